@@ -33,8 +33,8 @@ fn build() -> Result<(), String> {
             format!("cannot run \"{clang}\" ({error}): install it (`apt-get install clang`) or set CLANG")
         })?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{clang} could not build {SOURCE} (clang 12 or newer is needed):\n{said}"));
+        let printed = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{clang} could not build {SOURCE} (clang 12 or newer is needed):\n{printed}"));
     }
     Ok(())
 }

@@ -155,7 +155,7 @@ impl Insider {
     }
 
     /// Its answer to a datagram of the node, if any.
-    pub fn hear(&mut self, datagram: &[u8], now: u64) -> Option<Vec<u8>> {
+    pub fn handle_datagram(&mut self, datagram: &[u8], now: u64) -> Option<Vec<u8>> {
         let packet = read(datagram)?;
         self.version = packet.version;
         if self.peer_life != Some(packet.life) {
@@ -186,7 +186,7 @@ impl Insider {
     }
 
     /// The datagrams that carry a message in the stream.
-    pub fn say(&mut self, message: &[u8]) -> Vec<Vec<u8>> {
+    pub fn encode_message(&mut self, message: &[u8]) -> Vec<Vec<u8>> {
         let mut stream = (message.len() as u16).to_le_bytes().to_vec();
         stream.extend_from_slice(message);
         stream.chunks(1_200).map(|bytes| self.segment(bytes)).collect()

@@ -64,7 +64,7 @@ fn conversations_reach_every_state_and_nothing_of_them_is_dropped() {
 /// A corpus in another version of its format would be refused at the first check, and the code behind that
 /// would not be tested. `punctual-fuzz seeds TARGET` regenerates it.
 #[test]
-fn corpora_speak_what_is_spoken_now() {
+fn corpora_use_the_present_versions() {
     // Each one on a host of its own: a channel that one input ends would be missing for the following ones.
     let datagrams: Vec<_> =
         corpus_of("datagram").iter().map(|bytes| targets::signalling::reach(bytes)).collect();

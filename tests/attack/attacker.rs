@@ -133,14 +133,14 @@ pub fn begin(world: &World, mechanism: &Mechanism, own: bool) -> Attacker {
         command.env(OWN, "1");
     }
     let mut process = command.spawn().expect("it runs");
-    let mut said = BufReader::new(process.stdout.take().expect("its output")).lines();
-    let begun = said.by_ref().any(|line| line.expect("a line").ends_with("begun"));
+    let mut printed = BufReader::new(process.stdout.take().expect("its output")).lines();
+    let begun = printed.by_ref().any(|line| line.expect("a line").ends_with("begun"));
     let (over, ended) = channel();
     let attacker = Attacker { process, ended };
     assert!(begun, "the attack {} did not begin", mechanism.name);
     std::thread::spawn(move || {
         // What it says later must not stop it. Its children hold its output, too.
-        said.for_each(drop);
+        printed.for_each(drop);
         let _ = over.send(());
     });
     attacker

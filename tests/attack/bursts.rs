@@ -13,14 +13,14 @@ use crate::common::users::as_user;
 use crate::judge::{Bounds, ROUNDS_MAX, Round, alone};
 use crate::world::{Harm, SINK, SOURCE, Setup, World};
 
-/// Accounts of nobody on this system.
+/// Accounts that no user of this system has.
 const FIRST_USER: u32 = 3_200_000;
 const USERS: u32 = 12;
 /// Of each user.
 const CHANNELS: usize = 6;
 const BURST: u32 = 65_536;
 const BYTES: u32 = 8;
-/// Of one check of the channel that nobody may disturb.
+/// One check of the channel that must not be disturbed.
 const SPAN: Duration = Duration::from_secs(1);
 /// Until all have opened, at most.
 const OPENING: Duration = Duration::from_secs(120);
@@ -124,7 +124,7 @@ fn round() -> Round {
 }
 
 #[test]
-fn users_who_open_the_greatest_bursts_at_one_moment_make_no_turn_longer() {
+fn simultaneous_opens_of_the_greatest_bursts_make_no_turn_longer() {
     let _alone = alone();
     assert!((0..ROUNDS_MAX).any(|_| BOUNDS.hold(&round())), "{ROUNDS_MAX} times worse than the control");
 }

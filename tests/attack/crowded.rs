@@ -46,7 +46,7 @@ pub const ROWS: &[Measured] = &[
         without: "replay-window",
         what: "ms that a dead neighbour passed for alive, 5,000 at most",
         most: 1_500.0,
-        measure: stand_for_the_dead,
+        measure: occupy_for_ended,
     },
 ];
 
@@ -83,7 +83,7 @@ fn open_beside_a_crowd(without: &'static str) -> f64 {
     took[OPENS / 2].as_secs_f64() * 1e3
 }
 
-/// Sends a request so often, and hears nobody; a thread of its own reads what comes.
+/// Sends a request so often, without reading answers; a thread of its own reads them.
 fn ask_often(raw: &Arc<Raw>, what: Request, times: usize) {
     let hears = Arc::clone(raw);
     std::thread::spawn(move || while hears.receive_once().is_ok_and(|packet| packet.is_some()) {});
@@ -95,7 +95,7 @@ fn ask_often(raw: &Arc<Raw>, what: Request, times: usize) {
     }
 }
 
-/// A listener that says neither yes nor no has all places.
+/// A listener that never decides has all places.
 fn open_half(without: &'static str) -> f64 {
     let world = World::start("half-open", Setup { without, ..ROOMY });
     let silent = intruder(&world, SINK);
@@ -150,8 +150,8 @@ fn ask_the_silent(without: &'static str) -> f64 {
     yes(refused)
 }
 
-/// Somebody on the cable sends again and again what a neighbour said before it died.
-fn stand_for_the_dead(without: &'static str) -> f64 {
+/// An attacker on the cable repeats what a neighbour sent before it failed.
+fn occupy_for_ended(without: &'static str) -> f64 {
     const LONGEST: Duration = Duration::from_secs(5);
     let mechanism = Mechanism::find("hellos-again");
     let world = World::start("dead", Setup { without, ..mechanism.setup });

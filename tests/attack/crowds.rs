@@ -16,7 +16,7 @@ use crate::common::users::as_user;
 use crate::judge::{alone, long};
 use crate::world::{BYSTANDER, SINK, SOURCE, Setup, World};
 
-/// Accounts of nobody on this system.
+/// Accounts that no user of this system has.
 const FIRST_USER: u32 = 3_100_000;
 const USERS: u32 = 15;
 /// A queue of two seconds is as long as the lease.
@@ -51,7 +51,7 @@ impl Greedy {
             }
         });
         let ended = Arc::clone(&ends);
-        std::thread::spawn(move || ask(&raw, &wishes(&back, own), &ended));
+        std::thread::spawn(move || ask(&raw, &requests(&back, own), &ended));
         Self(ends)
     }
 }
@@ -62,27 +62,29 @@ impl Drop for Greedy {
     }
 }
 
-fn wishes(back: &Name, own: bool) -> [Packet; 4] {
+fn requests(back: &Name, own: bool) -> [Packet; 4] {
     let address = |port: &str| -> Address { format!("{port}@b").parse().expect("an address") };
     let contract = contract(100, 10, 200);
     let ask = || Request::Ask { source: address("nobody"), reply_to: back.clone(), contract };
-    let wishes = [
+    let requests = [
         ask(),
         Request::Open { to: address("nobody"), contract, token: None },
         ask(),
         Request::Probe { to: address("measured"), contract },
     ];
     let name = || Request::Resolve { host: Name::new("nobody").expect("a name") };
-    let request = |wish| if own { name() } else { wish };
-    wishes.map(|wish| Packet::new(&Call { id: 7, request: request(wish) }, Vec::new()).expect("it fits"))
+    let request = |request_of| if own { name() } else { request_of };
+    requests.map(|request_of| {
+        Packet::new(&Call { id: 7, request: request(request_of) }, Vec::new()).expect("it fits")
+    })
 }
 
-fn ask(raw: &Raw, wishes: &[Packet], ended: &AtomicBool) {
-    for wish in wishes.iter().cycle() {
+fn ask(raw: &Raw, requests: &[Packet], ended: &AtomicBool) {
+    for request_of in requests.iter().cycle() {
         if ended.load(Ordering::Relaxed) {
             return;
         }
-        raw.try_send(wish);
+        raw.try_send(request_of);
         std::thread::sleep(PAUSE);
     }
 }
@@ -120,7 +122,7 @@ fn opens_beside(world: &World, source: &Endsystem, own: bool) -> Vec<Duration> {
 
 /// The channel that is watched lives on, too: it carries its messages when all is over.
 #[test]
-fn a_crowd_that_asks_without_end_keeps_no_open_waiting_and_ends_no_channel() {
+fn a_crowd_that_sends_requests_without_end_delays_no_open_and_ends_no_channel() {
     let _alone = alone();
     let mut world = World::start("crowd", SETUP);
     let _listener = world.watch[SINK].listen("measured", |_| Consent::Accept).expect("a listener");

@@ -11,7 +11,7 @@ use crate::common::{PATIENCE, eventually};
 use crate::judge::{alone, long};
 use crate::world::{BYSTANDER, RELAY, SINK, SOURCE, Setup, World};
 
-/// An account of nobody on this system.
+/// An account that no user of this system has.
 const GREEDY: u32 = 3_200_000;
 /// The greedy user may have so many channels open or draining. A relay has frames for some eight.
 const SETUP: Setup =
@@ -78,7 +78,7 @@ fn modest() -> Contract {
 /// Beside its control, which does the same with channels of D = 600 ms, the channel that is watched carries its messages; and
 /// when it has gone on for long there is room at the relay for others, and no host keeps anything of what was closed.
 #[test]
-fn who_closes_channels_whose_messages_may_come_for_an_hour_takes_no_relay_from_others() {
+fn closing_channels_with_messages_under_way_for_an_hour_takes_no_relay_from_others() {
     let _alone = alone();
     let mut world = World::start("drains", SETUP);
     let _listener = world.watch[SINK].listen("measured", |_| Consent::Accept).expect("a listener");

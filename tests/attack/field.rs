@@ -65,7 +65,7 @@ impl Field {
         let mut count = 0_u32;
         repeat(PERIOD, move || {
             count += 1;
-            // A message of no byte, and a wish to be woken when it has left: whether the bell was heard is nobody's business.
+            // A message of no byte, and a request for a wake-up when it has left: the result is not needed.
             // SAFETY: words of the ring's head, in a mapping that stays, which only this thread touches.
             unsafe {
                 (base as *mut u64).write_volatile(u64::from(count));
@@ -106,7 +106,7 @@ impl Field {
         [self.bell(), self.doorbell(), self.connection()]
     }
 
-    /// Of a ring that nobody uses.
+    /// Of an unused ring.
     pub fn files(&self) -> Files {
         let shape = RingShape::new(64, 60_000).expect("a shape");
         let bytes = shape.file_bytes() as usize;
@@ -198,7 +198,7 @@ pub fn opened(bytes: &[u8]) -> Option<ChannelId> {
     }
 }
 
-/// What a program says first.
+/// The first request of a program.
 pub fn hello() -> Vec<u8> {
     request(Request::Hello { version: punctual_ipc::api::VERSION, program: "raw".into() })
 }

@@ -16,7 +16,11 @@ const TWICE: Bounds = Bounds { losses: Losses::TwiceControl, ..Bounds::DEFAULT }
 const DISCARD: u16 = 9;
 
 pub const MECHANISMS: &[Mechanism] = &[
-    Mechanism::new("looked-at-in-proc", "the processor takes no lock that a look at its process takes", look),
+    Mechanism::new(
+        "looked-at-in-proc",
+        "the processor takes no lock that a look at its process takes",
+        check,
+    ),
     Mechanism {
         place: Place::Host(SINK),
         bounds: TWICE,
@@ -25,7 +29,7 @@ pub const MECHANISMS: &[Mechanism] = &[
 ];
 
 /// All that any user may read of a process, and all that it may try.
-fn look(field: &Field) {
+fn check(field: &Field) {
     let process = if field.own {
         child(|| {
             // SAFETY: no memory is touched.

@@ -42,7 +42,7 @@ fn shape() -> RingShape {
     RingShape::new(RING_MIB as u32, 1 << 20).expect("a shape")
 }
 
-/// Rings that are opened, closed at once, and whose files nobody lets go of.
+/// Rings that are opened, closed at once, and whose files are never released.
 fn keep_files(field: &Field) {
     let own = field.own;
     threads(1, move |_| {
@@ -101,7 +101,7 @@ fn counted_bytes(world: &World) -> u64 {
 
 /// Found with 50 rings of 30 MiB in half a second, of which the user's quota knew nothing.
 #[test]
-fn files_of_closed_rings_count_until_nobody_holds_them() {
+fn files_of_closed_rings_count_until_their_last_holder_is_gone() {
     let _alone = alone();
     let world = world("kept-files", "", QUOTA);
     let raw = intruder(&world);
@@ -131,7 +131,7 @@ const UNSHARED: &str =
     "request_share_per_user_max = \"100%\"\nchannels_per_user_max = 1000\ndescriptors_per_user_max = 1000";
 /// Descriptors that the daemon may have beyond those that it has: more than one user may.
 const ROOM: u64 = 1_500;
-/// Connections that are cut, and flows of each whose rings nobody takes out of the socket: twice as many descriptors as the
+/// Connections that are cut, and flows of each whose rings are never taken out of the socket: twice as many descriptors as the
 /// room, if they did not count.
 const CUT: usize = 12;
 const FLOWS: usize = 60;
@@ -201,7 +201,7 @@ fn answers_in_sockets_that_are_kept_take_no_descriptors_from_others() {
     let kept: Vec<Raw> = (0..CUT).filter_map(|_| cut_unread(&world)).collect();
     assert!([BYSTANDER, 0].iter().all(|user| gets_a_flow(&world, *user)), "descriptors of others");
     let counted = counted_descriptors(&world);
-    // What was sent is still there, in sockets that are nobody's but the program's.
+    // What was sent is still there, in sockets that only the program holds.
     let aloft: usize = kept
         .iter()
         .map(|raw| std::iter::from_fn(|| raw.receive()).map(|(_, ring)| ring.len()).sum::<usize>())
@@ -218,7 +218,7 @@ fn answers_in_sockets_that_are_kept_take_no_descriptors_from_others() {
 
 /// Root's programs share one count of descriptors on their way, whichever daemon is theirs.
 #[test]
-fn who_cannot_be_sent_descriptors_is_told_and_goes_on() {
+fn a_program_that_cannot_get_descriptors_gets_an_error_and_continues() {
     const MORE: usize = 200;
     let _alone = alone();
     let world = world("too-many-aloft", "", "");

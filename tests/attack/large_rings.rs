@@ -131,7 +131,7 @@ fn roomy(number: u64) -> Contract {
 }
 
 #[test]
-fn a_processor_asks_the_kernel_for_no_memory_while_channels_open_beside_large_rings() {
+fn opens_beside_large_rings_make_no_processor_allocate_memory() {
     const SPAN: Duration = Duration::from_secs(1);
     let _alone = alone();
     let mechanism = Mechanism::find("large-rings");

@@ -43,7 +43,7 @@ impl Many {
 
 /// In turns, as often as there is time.
 struct Slices {
-    /// Nobody attacks: CPUs sleep, and wake the slower for it.
+    /// No attack: CPUs sleep, and wake up more slowly.
     quiet: Vec<Harm>,
     controls: Vec<Harm>,
     attacks: Vec<Harm>,
@@ -164,12 +164,12 @@ fn pool(harms: &[Harm]) -> Harm {
 
 /// Nothing is lost or late beyond the control; by itself also: p99.9 stays where it is.
 #[test]
-fn who_asks_for_all_channels_without_end_moves_nobodys_latency() {
+fn requesting_all_channels_without_end_changes_no_other_latency() {
     measure("channels-without-end").hold();
 }
 
 /// The same of who has admission decide on the contracts that are the hardest to decide on.
 #[test]
-fn who_opens_and_closes_the_worst_contracts_moves_nobodys_latency() {
+fn opening_and_closing_the_worst_contracts_changes_no_other_latency() {
     measure("opens-and-closes").hold();
 }

@@ -2,7 +2,7 @@
 //! another user as witness: 1,000 B every 10 ms, D = 40 ms. Each attack runs beside its control, in which the same program
 //! does the same to objects of its own. Needs root.
 //!
-//! Short in `make test`; `PUNCTUAL_ATTACK_SECONDS` says how long each goes on by itself (`make attack`).
+//! Short in `make test`; `PUNCTUAL_ATTACK_SECONDS` sets how long each goes on by itself (`make attack`).
 
 #[path = "../../crates/daemon/tests/common/mod.rs"]
 mod common;

@@ -85,7 +85,7 @@ impl Flow {
     }
 }
 
-/// Everything that is known to take a page away from somebody else, once. How much of it was allowed.
+/// Every known way to take a page from another process, once. Returns how many were allowed.
 fn take_pages_away(file: &OwnedFd, base: *mut libc::c_void, len: usize) -> usize {
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     // Whole again, if it had a hole.
@@ -102,7 +102,7 @@ fn take_pages_away(file: &OwnedFd, base: *mut libc::c_void, len: usize) -> usize
         advise(libc::MADV_REMOVE, len),
         advise(libc::MADV_COLLAPSE, whole),
     ];
-    // Allowed to everybody, with their own page tables.
+    // Allowed to every process, with its own page tables.
     for advice in [libc::MADV_PAGEOUT, libc::MADV_COLD, libc::MADV_DONTNEED, libc::MADV_FREE] {
         advise(advice, len);
     }
@@ -223,7 +223,7 @@ fn map_often(field: &Field) {
     });
 }
 
-/// Files of a ring that nobody has attached, and its channel.
+/// Files of a ring that is not attached, and its channel.
 fn fresh(own: bool, raw: Option<&Raw>) -> (Option<ChannelId>, Vec<OwnedFd>) {
     let Some(raw) = raw else {
         assert!(own);
@@ -358,7 +358,7 @@ fn write_nonsense(base: *mut libc::c_void, bytes: usize) {
 }
 
 #[test]
-fn whoever_takes_pages_away_from_its_ring_gives_the_processor_no_fault() {
+fn pages_removed_from_a_ring_cause_no_fault_in_the_processor() {
     const SPAN: Duration = Duration::from_secs(1);
     let _alone = alone();
     let mechanism = Mechanism::find("pages-taken-away");
@@ -375,7 +375,7 @@ fn whoever_takes_pages_away_from_its_ring_gives_the_processor_no_fault() {
 }
 
 #[test]
-fn what_is_not_sealed_is_not_looked_at_and_counts_all_the_same() {
+fn unsealed_files_are_not_read_and_still_count() {
     let _alone = alone();
     let world = World::start("unsealed", Mechanism::find("pages-taken-away").setup);
     let raw = Raw::greeted(&world.daemons[SOURCE].socket);

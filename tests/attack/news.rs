@@ -13,7 +13,7 @@ use crate::judge::{Bounds, Losses, ROUNDS_MAX, alone};
 use crate::objects::crowd_of;
 use crate::world::{Setup, World};
 
-/// Channels of the program, of whose ends it is told one by one.
+/// Channels of the program; it gets a notice of the end of each.
 const CHANNELS: usize = 200;
 /// Threads with 20,000 entries each: what closes the connection takes far less than telling of each end.
 const CROWD: usize = 25;

@@ -233,7 +233,7 @@ fn fill(bell: &OwnedFd) {
     let mut set = [PollFd::new(bell, PollFlags::OUT)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     for count in [u64::MAX - 1, 1 << 62, 1 << 61, 1 << 40, 1 << 20, 1 << 10, 1] {
-        // Nobody else writes but the daemon, whose ring counts one.
+        // Only the daemon writes there, whose ring counts one.
         if poll(&mut set, Some(&now)).is_ok_and(|ready| ready > 0) {
             fcntl_setfl(bell, OFlags::NONBLOCK).expect("for this write");
             while rustix::io::write(bell, &count.to_ne_bytes()).is_ok() {}

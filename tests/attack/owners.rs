@@ -66,7 +66,7 @@ fn unlisten(without: &'static str) -> f64 {
     let listener = world.watch[SINK].listen("victim", |_| Consent::Accept).expect("a listener");
     let raw = intruder(&world, SINK);
     for listener in (0..HANDLES).map(ListenerId) {
-        // Nobody's, or refused.
+        // Without an owner, or refused.
         let _ = raw.ask(Request::Unlisten { listener });
     }
     let refused = world.watch[SOURCE].open("victim@b", contract(10, 1, 2_000)).is_err();
@@ -75,7 +75,7 @@ fn unlisten(without: &'static str) -> f64 {
     yes(refused)
 }
 
-/// A channel comes, its listener thinks, and somebody else says yes: what it carries is his then.
+/// A channel comes, its listener has not decided yet, and another program consents: that program gets the data.
 fn consent(without: &'static str) -> f64 {
     let world = world("consents", without, "");
     let victim = Raw::greeted(&world.daemons[SINK].socket);

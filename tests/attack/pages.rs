@@ -1,4 +1,4 @@
-//! Memory whose pages are not there: whoever copies to them waits for somebody else.
+//! Memory whose pages are not present: a copy to them waits for another process.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl Memory {
 }
 
 fn map(file: &OwnedFd, bytes: usize, flags: MapFlags) -> usize {
-    // SAFETY: a fresh mapping, which is kept for ever and which nobody relies on.
+    // SAFETY: a fresh mapping, which is kept for ever and which no code relies on.
     let base = unsafe {
         rustix::mm::mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags, file, 0)
     };

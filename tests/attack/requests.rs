@@ -175,7 +175,7 @@ fn open_and_close(field: &Field) {
     });
 }
 
-/// A listener that is asked and asked and never says anything.
+/// A listener that gets requests without end and never answers.
 fn never_consent(field: &Field) {
     let silent = field.greeted_at_sink();
     let listen = Request::Listen { port: Name::new("silent").expect("a name"), handler_time: Nanos::ZERO };
@@ -191,7 +191,7 @@ fn never_consent(field: &Field) {
     std::mem::forget(silent);
 }
 
-/// Asks sources that are not there, and one that says nothing, for channels.
+/// Asks sources that are not there, and one that never answers, for channels.
 fn ask_sources(field: &Field) {
     let line = field.greeted();
     let mut buffer = vec![0; PACKET_BYTES_MAX];
@@ -400,7 +400,7 @@ fn killed_in_a_storm(field: &Field) {
     });
 }
 
-/// Fills a channel and a flow as fast as they take it; nobody reads what the channel brings.
+/// Fills a channel and a flow as fast as they take it; no program reads from the channel.
 fn greedy(field: &Field) {
     if field.own {
         let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().expect("sockets");

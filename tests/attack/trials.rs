@@ -31,237 +31,237 @@ fn a_crowd_at_a_connection_makes_no_turn_longer() {
 }
 
 #[test]
-fn a_bell_that_is_read_into_a_hollow_page_stops_nobody() {
+fn a_bell_that_is_read_into_a_hollow_page_stops_no_other() {
     hold("bell-into-hollow");
 }
 
 #[test]
-fn a_bell_that_is_read_into_a_page_of_a_file_server_stops_nobody() {
+fn a_bell_that_is_read_into_a_page_of_a_file_server_stops_no_other() {
     hold("bell-into-served");
 }
 
 #[test]
-fn a_bell_that_is_read_into_a_page_whose_fault_waits_stops_nobody() {
+fn a_bell_that_is_read_into_a_page_whose_fault_waits_stops_no_other() {
     hold("bell-into-handled");
 }
 
 #[test]
-fn a_doorbell_that_is_read_into_a_page_of_a_file_server_stops_nobody() {
+fn a_doorbell_that_is_read_into_a_page_of_a_file_server_stops_no_other() {
     hold("doorbell-into-served");
 }
 
 #[test]
-fn a_doorbell_that_is_read_into_a_page_whose_fault_waits_stops_nobody() {
+fn a_doorbell_that_is_read_into_a_page_whose_fault_waits_stops_no_other() {
     hold("doorbell-into-handled");
 }
 
 #[test]
-fn a_connection_that_is_read_into_a_page_of_a_file_server_stops_nobody() {
+fn a_connection_that_is_read_into_a_page_of_a_file_server_stops_no_other() {
     hold("connection-into-served");
 }
 
 #[test]
-fn a_connection_that_is_read_into_a_page_whose_fault_waits_stops_nobody() {
+fn a_connection_that_is_read_into_a_page_whose_fault_waits_stops_no_other() {
     hold("connection-into-handled");
 }
 
 #[test]
-fn a_bell_whose_writer_waits_keeps_nobody_else_waiting() {
+fn a_bell_whose_writer_waits_delays_no_other() {
     hold("full-bell");
 }
 
 #[test]
-fn nests_of_epolls_around_what_is_shared_harm_nobody() {
+fn nests_of_epolls_around_what_is_shared_harm_no_other() {
     hold("nests-of-epolls");
 }
 
 #[test]
-fn signals_to_a_crowd_at_every_change_harm_nobody() {
+fn signals_to_a_crowd_at_every_change_harm_no_other() {
     hold("signals-at-every-change");
 }
 
 #[test]
-fn extreme_options_of_its_sockets_harm_nobody() {
+fn extreme_options_of_its_sockets_harm_no_other() {
     hold("options-of-sockets");
 }
 
 #[test]
-fn a_crowd_that_peeks_at_answers_harms_nobody() {
+fn a_crowd_that_peeks_at_answers_harms_no_other() {
     hold("crowd-of-peekers");
 }
 
 #[test]
-fn sockets_in_flight_in_one_another_harm_nobody() {
+fn sockets_in_flight_in_one_another_harm_no_other() {
     hold("in-flight-in-cycles");
 }
 
 #[test]
-fn a_storm_of_forks_that_hold_everything_harms_nobody() {
+fn a_storm_of_forks_that_hold_everything_harms_no_other() {
     hold("storm-of-forks");
 }
 
 #[test]
-fn who_holds_everything_and_stands_still_harms_nobody() {
+fn a_stopped_program_that_holds_everything_harms_no_other() {
     hold("stopped-holders");
 }
 
 #[test]
-fn doorbells_stuffed_with_bytes_and_descriptors_harm_nobody() {
+fn doorbells_stuffed_with_bytes_and_descriptors_harm_no_other() {
     hold("stuffed-doorbells");
 }
 
 #[test]
-fn pages_taken_away_from_a_ring_harm_nobody() {
+fn pages_taken_away_from_a_ring_harm_no_other() {
     hold("pages-taken-away");
 }
 
 #[test]
-fn files_of_a_ring_that_are_opened_anew_harm_nobody() {
+fn files_of_a_ring_that_are_opened_anew_harm_no_other() {
     hold("files-opened-anew");
 }
 
 #[test]
-fn files_of_a_ring_mapped_a_thousandfold_harm_nobody() {
+fn files_of_a_ring_mapped_a_thousandfold_harm_no_other() {
     hold("mapped-a-thousandfold");
 }
 
 #[test]
-fn thousands_of_locks_on_files_of_a_ring_harm_nobody() {
+fn thousands_of_locks_on_files_of_a_ring_harm_no_other() {
     hold("locks-on-files");
 }
 
 #[test]
-fn a_crowd_that_watches_files_of_a_ring_harms_nobody() {
+fn a_crowd_that_watches_files_of_a_ring_harms_no_other() {
     hold("watched-files");
 }
 
 #[test]
-fn rings_full_of_changing_nonsense_harm_nobody() {
+fn rings_full_of_changing_nonsense_harm_no_other() {
     hold("scribbled-rings");
 }
 
 #[test]
-fn answers_that_nobody_reads_harm_nobody_else() {
+fn unread_answers_harm_no_other() {
     hold("answers-unread");
 }
 
 #[test]
-fn asking_for_all_channels_without_end_harms_nobody() {
+fn asking_for_all_channels_without_end_harms_no_other() {
     hold("channels-without-end");
 }
 
 #[test]
-fn asking_for_the_status_without_end_harms_nobody() {
+fn asking_for_the_status_without_end_harms_no_other() {
     hold("status-without-end");
 }
 
 #[test]
-fn asking_for_names_without_end_harms_nobody() {
+fn asking_for_names_without_end_harms_no_other() {
     hold("names-without-end");
 }
 
 #[test]
-fn probing_for_the_worst_contracts_without_end_harms_nobody() {
+fn probing_for_the_worst_contracts_without_end_harms_no_other() {
     hold("probes-without-end");
 }
 
 #[test]
-fn opening_and_closing_the_worst_contracts_loses_nobody_a_message() {
+fn opening_and_closing_the_worst_contracts_loses_no_message_of_others() {
     hold("opens-and-closes");
 }
 
 #[test]
-fn a_listener_that_never_consents_harms_nobody() {
+fn a_listener_that_never_consents_harms_no_other() {
     hold("never-consents");
 }
 
 #[test]
-fn asking_sources_that_never_answer_harms_nobody() {
+fn asking_sources_that_never_answer_harms_no_other() {
     hold("asks-of-sources");
 }
 
 #[test]
-fn a_storm_of_connections_harms_nobody() {
+fn a_storm_of_connections_harms_no_other() {
     hold("storm-of-connections");
 }
 
 #[test]
-fn connections_that_never_greet_harm_nobody() {
+fn connections_that_never_greet_harm_no_other() {
     hold("never-greets");
 }
 
 #[test]
-fn the_longest_and_deepest_nonsense_harms_nobody() {
+fn the_longest_and_deepest_nonsense_harms_no_other() {
     hold("longest-nonsense");
 }
 
 #[test]
-fn empty_and_broken_packets_harm_nobody() {
+fn empty_and_broken_packets_harm_no_other() {
     hold("empty-packets");
 }
 
 #[test]
-fn names_and_reasons_of_the_greatest_length_harm_nobody() {
+fn names_and_reasons_of_the_greatest_length_harm_no_other() {
     hold("longest-names");
 }
 
 #[test]
-fn descriptors_sent_without_end_harm_nobody() {
+fn descriptors_sent_without_end_harm_no_other() {
     hold("descriptors-sent");
 }
 
 #[test]
-fn doorbells_of_as_many_flows_as_one_user_may_have_harm_nobody() {
+fn doorbells_of_as_many_flows_as_one_user_may_have_harm_no_other() {
     hold("doorbells-of-flows");
 }
 
 #[test]
-fn asking_and_hanging_up_harms_nobody() {
+fn asking_and_hanging_up_harms_no_other() {
     hold("asks-and-hangs-up");
 }
 
 #[test]
-fn who_takes_every_descriptor_harms_nobody() {
+fn taking_every_descriptor_harms_no_other() {
     hold("takes-every-descriptor");
 }
 
 #[test]
-fn many_ends_at_once_harm_nobody() {
+fn many_ends_at_once_harm_no_other() {
     hold("many-ends-at-once");
 }
 
 #[test]
-fn rings_that_come_and_go_harm_nobody() {
+fn rings_that_come_and_go_harm_no_other() {
     hold("rings-come-and-go");
 }
 
 #[test]
-fn as_many_rings_as_can_be_had_harm_nobody_else() {
+fn as_many_rings_as_possible_harm_no_other() {
     hold("hoarded-rings");
 }
 
 #[test]
-fn programs_killed_in_a_storm_harm_nobody() {
+fn programs_killed_in_a_storm_harm_no_other() {
     hold("killed-in-a-storm");
 }
 
 #[test]
-fn a_sender_that_fills_its_ring_without_end_harms_nobody() {
+fn a_sender_that_fills_its_ring_without_end_harms_no_other() {
     hold("greedy-senders");
 }
 
 #[test]
-fn threads_of_the_highest_priority_allowed_harm_nobody() {
+fn threads_of_the_highest_priority_allowed_harm_no_other() {
     hold("threads-of-all-priorities");
 }
 
 #[test]
-fn a_crowd_that_looks_at_the_process_harms_nobody() {
+fn a_crowd_that_inspects_the_process_harms_no_other() {
     hold("looked-at-in-proc");
 }
 
 #[test]
-fn a_flood_of_the_ports_from_within_the_host_harms_nobody() {
+fn a_flood_of_the_ports_from_within_the_host_harms_no_other() {
     hold("flood-from-within");
 }
 
@@ -361,16 +361,16 @@ fn rings_of_the_greatest_bursts_that_are_filled_at_once_make_no_turn_longer() {
 }
 
 #[test]
-fn files_that_are_kept_harm_nobody() {
+fn files_that_are_kept_harm_no_other() {
     hold("kept-files");
 }
 
 #[test]
-fn a_crowd_at_news_harms_nobody() {
+fn a_crowd_at_news_harms_no_other() {
     hold("crowd-at-news");
 }
 
 #[test]
-fn saying_that_a_ring_is_attached_without_end_harms_nobody() {
+fn saying_that_a_ring_is_attached_without_end_harms_no_other() {
     hold("attached-without-end");
 }

@@ -157,7 +157,7 @@ fn send_lingering(without: &'static str) -> f64 {
     ms(longest)
 }
 
-/// Nobody is taken for dead while a daemon is stopped for a moment.
+/// No neighbour counts as failed while a daemon is stopped for a moment.
 fn patient(name: &str, without: &'static str) -> World {
     World::start(name, Setup { without, daemon: UNSHARED, hello: "5s", ..Setup::DEFAULT })
 }

@@ -1,5 +1,5 @@
-//! Somebody on the cable before the sink, with all rights there but without the domain's key: he sends frames as the relay
-//! would send them, as fast as they go. His control sends the same frames to nobody.
+//! An attacker on the cable before the sink, with all rights there but without the domain's key: it sends frames as the relay
+//! would send them, as fast as they go. Its control sends the same frames to an unused port.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -27,7 +27,7 @@ const UDP: Setup = Setup { hello: "50ms", ..Setup::DEFAULT };
 const XDP: Setup = Setup { driver: "xdp", ..UDP };
 const TWICE: Bounds = Bounds { losses: Losses::TwiceControl, ..Bounds::DEFAULT };
 
-/// An ethertype that is nobody's.
+/// An unused ethertype.
 const EXPERIMENT: u16 = 0x88b5;
 const IPV4: u16 = 0x0800;
 const ARP: u16 = 0x0806;
@@ -110,7 +110,7 @@ impl Wire {
         header
     }
 
-    /// Without a checksum, which IPv4 allows; in the control to a port that is nobody's.
+    /// Without a checksum, which IPv4 allows; in the control to an unused port.
     fn udp(&self, port: u16, payload: &[u8]) -> Vec<u8> {
         let to = if self.own { DISCARD } else { port };
         let datagram = datagram([port, to], payload);
@@ -145,7 +145,7 @@ impl Wire {
         frames
     }
 
-    /// In the control it goes to a port that is nobody's.
+    /// In the control it goes to an unused port.
     fn send_again(&self, frame: &[u8]) {
         let mut frame = frame.to_vec();
         if self.own {
@@ -359,7 +359,7 @@ fn change_recordings(field: &Field) {
     });
 }
 
-/// From the sink's end to the relay: its packets were too long, or nobody is there.
+/// From the sink's end to the relay: its packets were too long, or the port is closed.
 fn send_errors(field: &Field) {
     flood(Wire::at(1, field.own), |wire, number| {
         let port = if number % 2 == 0 { DATA_PORT_DEFAULT } else { SIGNALLING_PORT_DEFAULT };

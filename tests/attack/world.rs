@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// Sends for so long by the channel, and says what became of it since the daemons' memory was `before`.
+    /// Sends for so long by the channel, and returns the result since the daemons' memory was `before`.
     pub fn observe(&mut self, span: Duration, before: &[Memory; 3]) -> Harm {
         let (period, first_ns) = (self.period, now().0);
         let count = (span.as_micros() / period.as_micros()) as u64;

@@ -290,8 +290,8 @@ impl EffectiveArrivals {
         let late = packet.received > packet.nominal + terms.jitter;
         let too_soon = self.chain.earliest > packet.nominal.max(packet.received) + terms.jitter;
         let oversized = u64::from(packet.wire_bytes) > terms.wire_bytes_max || terms.packets_max == 0;
-        let lies_ahead = packet.nominal.since(packet.received) > terms.early_max + terms.jitter;
-        late || too_soon || oversized || self.current.demoted || lies_ahead
+        let is_ahead = packet.nominal.since(packet.received) > terms.early_max + terms.jitter;
+        late || too_soon || oversized || self.current.demoted || is_ahead
     }
 }
 

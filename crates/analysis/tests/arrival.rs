@@ -172,7 +172,7 @@ fn a_channel_recovers_within_the_bound() {
 }
 
 #[test]
-fn the_source_regulates_and_tells_which_message_breaks_the_contract() {
+fn the_source_regulates_and_reports_which_message_breaks_the_contract() {
     let mut source = LogicalArrivals::new(MS(10), 3);
     let at = |ms: u64| Instant(MS(ms).0);
     // Time by which a message catches up: 10 ms / 256.
@@ -241,7 +241,7 @@ proptest! {
 
     /// Conforming is exactly "at most B + R·t messages in any time t".
     #[test]
-    fn conforming_is_what_the_contract_says(
+    fn messages_conform_exactly_if_the_contract_allows_them(
         pauses in prop::collection::vec(0..20_u64, 1..60), interval in 1..20_u64, burst in 1..5_u32,
     ) {
         let mut source = LogicalArrivals::new(Nanos(interval), burst);
@@ -301,7 +301,7 @@ proptest! {
 
 /// A host that was stopped for 5 I receives six messages at once; its sender continues at the full rate.
 #[test]
-fn a_sender_at_its_full_rate_is_back_at_its_own_arrivals_after_its_host_stood_still() {
+fn a_sender_at_full_rate_returns_to_its_own_arrivals_after_its_host_was_stopped() {
     let (stall, wakeup) = (INTERVAL * 5, MS(1));
     let mut source = LogicalArrivals::new(INTERVAL, 1);
     let mut before = None;

@@ -122,7 +122,7 @@ fn what_messages_cost_on_links() {
 }
 
 #[test]
-fn what_contracts_may_say() {
+fn contracts_are_accepted_within_their_ranges() {
     type Change = fn(&mut Contract, u64);
     const KEYS: &[(&str, Change)] = &[
         ("bytes", |c, n| c.message_bytes_max = n as u32),

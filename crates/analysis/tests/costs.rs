@@ -281,7 +281,7 @@ fn later_packets_never_cost_more_than_first_ones() {
 
 /// A link's cost is its drain and what the reaction leaves idle.
 #[test]
-fn a_link_tells_drain_and_reaction() {
+fn a_link_reports_drain_and_reaction() {
     for (depth, pacing, reaction) in [
         (1, Pacing::Completion, 7),
         (2, Pacing::Clock, 0),

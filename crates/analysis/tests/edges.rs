@@ -23,7 +23,7 @@ fn rates_and_times_end_where_they_must() {
 }
 
 #[test]
-fn nobody_shares_nothing_and_nothing_to_do_takes_no_time() {
+fn no_sharers_have_no_shares_and_no_work_takes_no_time() {
     for sharing in Sharing::ALL {
         assert_eq!(sharing.of_last(Nanos(9), &[]), Nanos::ZERO);
     }

@@ -93,7 +93,7 @@ fn all_fit(policy: &mut dyn AdmissionPolicy, channels: &[(Demand, Nanos)]) -> bo
 /// Channels of given bounds fit together or not, whatever the order of admission; under `d-order` a rank
 /// depends on the history.
 #[test]
-fn who_was_first_does_not_decide_whether_all_fit() {
+fn the_order_of_admission_does_not_decide_whether_all_fit() {
     let (mut yes, mut no) = (0, 0);
     for (seed, name) in (0..60).flat_map(|seed| ["edf", "fixed-priority", "statistical"].map(|n| (seed, n))) {
         let mut rng = SmallRng::seed_from_u64(seed);

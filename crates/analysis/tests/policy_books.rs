@@ -78,7 +78,7 @@ fn agrees(
 }
 
 #[test]
-fn a_policy_knows_what_it_holds_whatever_comes_and_goes() {
+fn a_policy_keeps_its_state_right_across_additions_and_removals() {
     let (mut kept, mut refused) = (0, 0);
     for admission in Admission::ALL {
         for seed in 0..25 {
@@ -159,9 +159,9 @@ fn offers_are_made_of_their_parts_and_refusals_offer_what_holds() {
                     }
                     Err(Refusal { reason, bound_possible, period_possible }) => {
                         assert_eq!(explained, None, "{what}");
-                        if let RefusalReason::Bound { possible, limit: told } = reason {
+                        if let RefusalReason::Bound { possible, limit: reported } = reason {
                             assert_eq!(
-                                (Some(possible), told, possible > limit),
+                                (Some(possible), reported, possible > limit),
                                 (bound_possible, limit, true),
                                 "{what}"
                             );

@@ -309,7 +309,7 @@ fn soft_channels_bear_what_hard_ones_bring_early() {
 /// The guarantee depends on independence: sources in step send all their bursts at once. Even then no hard
 /// channel misses.
 #[test]
-fn sources_in_step_miss_too_often_and_harm_nobody_else() {
+fn sources_in_step_miss_too_often_and_harm_no_other_channel() {
     let miss_ratio = Ppb::new(1_000_000).unwrap();
     let outcome = run(&fill(miss_ratio, 0..1, punctual), Source::OnOff, true);
     println!("{outcome:?}");

@@ -95,7 +95,7 @@ fn a_recording_lasts_a_day_at_most() {
 }
 
 #[test]
-fn broken_traces_are_told_apart() {
+fn kinds_of_broken_traces_are_distinguished() {
     assert_eq!(Trace::parse_csv(""), Err(TraceError::Header));
     assert_eq!(Trace::parse_csv("frame,pts_s,bytes\n0,0.0,5\n"), Err(TraceError::TooShort));
     let error = Trace::parse_csv("frame,pts_s,bytes\n0,0.0,5\n1,x,5\n").unwrap_err();

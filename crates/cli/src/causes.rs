@@ -9,14 +9,14 @@ pub fn with_causes(value: Value) -> Value {
         Value::Array(values) => Value::Array(values.into_iter().map(with_causes).collect()),
         Value::Object(object) => {
             let cause = object.get("cause").cloned().and_then(|cause| serde_json::from_value(cause).ok());
-            let mut told: serde_json::Map<_, _> =
+            let mut reported: serde_json::Map<_, _> =
                 object.into_iter().map(|(key, value)| (key, with_causes(value))).collect();
             if let Some(cause) = cause {
                 let cause: Cause = cause;
-                told.insert("cause_kind".into(), cause.name().into());
-                told.insert("cause_text".into(), cause.to_string().into());
+                reported.insert("cause_kind".into(), cause.name().into());
+                reported.insert("cause_text".into(), cause.to_string().into());
             }
-            Value::Object(told)
+            Value::Object(reported)
         }
         other => other,
     }
@@ -29,12 +29,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_objects_are_told_alike() {
-        let told = with_causes(json!({ "broken": [
+    fn words_and_objects_are_reported_alike() {
+        let reported = with_causes(json!({ "broken": [
             { "host": "a", "cause": "slow-processor" },
             { "host": "b", "cause": { "slow-link": { "drains": 20_000_000, "configured": 95_000_000 } } },
         ], "cause": "nothing of ours" }));
-        let [word, object] = [&told["broken"][0], &told["broken"][1]];
+        let [word, object] = [&reported["broken"][0], &reported["broken"][1]];
         assert_eq!(
             (&word["cause"], &word["cause_kind"]),
             (&json!("slow-processor"), &json!("slow-processor"))
@@ -46,6 +46,6 @@ mod tests {
             "drains at 20.0 Mbit/s for us, configured 95.0 Mbit/s: slower, or shared beyond this host"
         );
         assert_eq!(object["cause"]["slow-link"]["drains"], 20_000_000, "what was there stays");
-        assert_eq!(told.get("cause_kind"), None);
+        assert_eq!(reported.get("cause_kind"), None);
     }
 }

@@ -101,7 +101,7 @@ pub fn degraded(hosts: &[String]) -> String {
     format!(" (DEGRADED by {}: nothing is guaranteed, see 'punctual doctor' there)", hosts.join(", "))
 }
 
-/// The traffic and the wish.
+/// The traffic, and the guarantees that are requested for it.
 #[derive(Args)]
 pub struct Traffic {
     /// Maximum rate of messages (25/s, 30000/1001/s), or the time between two messages (40ms).
@@ -130,11 +130,11 @@ pub struct Traffic {
     /// Hold each message until its logical arrival at every hop. Buffers are smaller, but latency is close to the deadline.
     #[arg(long)]
     pub regulated: bool,
-    /// What makes the processors on the way work on this channel: deadline (packets by their deadlines),
+    /// How processors on the route schedule this channel: deadline (packets by their deadlines),
     /// low-latency:10ms,4 (budgets of 4 packets, at least 10ms apart) or periodic:10ms,8 (a timer, 8 packets per period).
     #[arg(long, default_value = "deadline", value_parser = values::activation)]
     pub activation: Activation,
-    /// What to do on the way with messages that cannot arrive in time any more. drop makes the channel soft.
+    /// What hosts on the route do with messages that cannot arrive in time any more. drop makes the channel soft.
     #[arg(long, value_enum, default_value = "deliver")]
     pub late: LateName,
     /// Use this flow of the host's static plan for the channel (see 'punctual plan').
@@ -158,7 +158,7 @@ pub struct Traffic {
 pub enum LateName {
     /// Deliver them, and count them.
     Deliver,
-    /// They may be dropped.
+    /// Hosts may drop them.
     Drop,
 }
 
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_answer_for_another_key_is_said_with_the_fix() {
+    fn a_neighbour_that_is_silent_because_of_another_key_is_named_with_the_fix() {
         let link = |alive: bool, unauthenticated: u64| {
             let status = serde_json::json!({
                 "link": 0, "name": "right", "neighbour": 2, "neighbour_name": "b", "alive": alive, "clock_offset_ns": null,
@@ -235,9 +235,9 @@ mod tests {
             });
             serde_json::from_value::<LinkStatus>(status).expect("a link's status")
         };
-        let told = unreachable("node 2 cannot be reached", NodeId(2), &[link(true, 9), link(false, 3)]);
+        let printed = unreachable("node 2 cannot be reached", NodeId(2), &[link(true, 9), link(false, 3)]);
         assert_eq!(
-            told,
+            printed,
             format!(
                 "node 2 cannot be reached; link right: packets from b FAIL AUTHENTICATION: {AUTHENTICATION_FIX}"
             )

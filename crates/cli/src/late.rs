@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_since_stands_beside_a_stage_that_this_host_watches() {
+    fn the_start_of_counting_is_shown_beside_a_stage_that_this_host_watches() {
         let late = |times, millis| json!({ "times": times, "by_max": Nanos::from_millis(millis) });
         let link = json!({
             "link": 0, "name": "left", "neighbour": 2, "neighbour_name": "a", "alive": true, "clock_offset_ns": null,
@@ -91,9 +91,9 @@ mod tests {
             release_latency,
             at_risk: true,
         };
-        let told = late_wakes(&wakes).expect("they are late");
-        assert!(told.starts_with("308 of the last 308 wake-ups were later"), "{told}");
-        assert!(told.contains("the latest of all by 225.00 ms"), "{told}");
+        let printed = late_wakes(&wakes).expect("they are late");
+        assert!(printed.starts_with("308 of the last 308 wake-ups were later"), "{printed}");
+        assert!(printed.contains("the latest of all by 225.00 ms"), "{printed}");
         assert_eq!(late_wakes(&WakeRecord { at_risk: false, ..wakes }), None);
     }
 }

@@ -15,6 +15,7 @@ mod link_rate;
 mod output;
 mod profile;
 mod recording;
+mod relay;
 mod split;
 mod sps;
 mod stages;
@@ -49,9 +50,11 @@ enum Verb {
     Sim(verbs::sim::Sim),
     Status(verbs::status::Status),
     Channels(verbs::channels::Channels),
+    Connections(verbs::connections::Connections),
     Admit(verbs::admit::Admit),
     Send(verbs::send::Send),
     Recv(verbs::recv::Recv),
+    Relay(verbs::relay::Relay),
     Doctor(verbs::doctor::Doctor),
     Profile(verbs::profile::Profile),
 }
@@ -67,9 +70,11 @@ impl Verb {
             Self::Sim(verb) => verb.run(output),
             Self::Status(verb) => verb.run(output),
             Self::Channels(verb) => verb.run(output),
+            Self::Connections(verb) => verb.run(output),
             Self::Admit(verb) => verb.run(output),
             Self::Send(verb) => verb.run(output),
             Self::Recv(verb) => verb.run(output),
+            Self::Relay(verb) => verb.run(output),
             Self::Doctor(verb) => verb.run(output),
             Self::Profile(verb) => verb.run(output),
         }

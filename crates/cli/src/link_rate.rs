@@ -49,8 +49,8 @@ impl LinkRate {
 /// Whether admission counts on more than the link was measured to drain.
 pub fn is_beyond(rate: &RateStatus) -> bool {
     let most = |measured: MeasuredRate| measured.rate.0.saturating_add(measured.rate.0 - measured.surely().0);
-    let told = |measured: &MeasuredRate| !measured.at_least;
-    rate.measured.filter(told).is_some_and(|measured| rate.rate.less(rate.error).0 > most(measured))
+    let printed = |measured: &MeasuredRate| !measured.at_least;
+    rate.measured.filter(printed).is_some_and(|measured| rate.rate.less(rate.error).0 > most(measured))
 }
 
 /// The line that would be right.
@@ -126,15 +126,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_promised_beyond_the_measured_rate_is_said_with_its_fix() {
+    fn promises_beyond_the_measured_rate_are_shown_with_the_fix() {
         let now = Instant::ZERO + Nanos::from_secs(12);
         let slow = status(Some((20_320_000, 10_000, false)));
         assert_eq!(
             line(&slow, now),
             "configured 95.0 Mbit/s; measured 20.3 Mbit/s +-0.2, 12 s ago; DRAINS LESS THAN CONFIGURED"
         );
-        let told = text(&LinkRate::new("to-b", &slow));
-        assert!(told.contains("fix: rate = \"20.1Mbit/s\" in [[link]] \"to-b\""), "{told}");
+        let printed = text(&LinkRate::new("to-b", &slow));
+        assert!(printed.contains("fix: rate = \"20.1Mbit/s\" in [[link]] \"to-b\""), "{printed}");
         // Within its error, at least so much, or never measured: no claim that it is too slow.
         for fine in [Some((94_500_000, 10_000, false)), Some((60_000_000, 10_000, true)), None] {
             assert!(!is_beyond(&status(fine)) && LinkRate::new("to-b", &status(fine)).fix.is_none());

@@ -81,14 +81,14 @@ pub fn begin_stream() {
 
 /// One line on standard error, in one piece: another program may write to the same terminal. Whatever comes from elsewhere
 /// in it is text and no order to the terminal.
-pub fn tell(line: &str) {
+pub fn print_note(line: &str) {
     // A terminal that cannot be written is no reason to fail.
     let _ = io::stderr().write_all(format!("{}\n", harmless(line)).as_bytes());
 }
 
 /// Prints one line on standard error, and with JSON also an object on standard output, if none was printed.
 pub fn failed(line: &str, code: u8, wants_json: bool) -> ExitCode {
-    tell(&format!("punctual: {line}"));
+    print_note(&format!("punctual: {line}"));
     if wants_json && !PRINTED.load(Ordering::Relaxed) {
         let error = serde_json::json!({ "error": punctual::failure(line, code) });
         // A closed pipe is no error.

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_film_says_that_it_has_25_frames_a_second() {
+    fn the_film_declares_25_frames_a_second() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/media/bigbuckbunny-720p25.h264");
         let film = std::fs::read(path).expect(path);
         assert_eq!(frame_interval(&film), Some(Nanos::from_millis(40)));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_does_not_say_it_is_not_guessed() {
+    fn a_frame_rate_that_the_stream_lacks_is_not_guessed() {
         assert_eq!(frame_interval(&[]), None);
         assert_eq!(frame_interval(&[0, 0, 1, 0x41, 0x9a]), None);
         assert_eq!(

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use punctual::{BrokenStage, ChannelEvent, ChannelWatch, Lateness};
 use serde::Serialize;
 
-use crate::output::{Output, tell};
+use crate::output::{Output, print_note};
 use crate::units::with_units;
 
 /// A stage that broke its promise during the run.
@@ -39,7 +39,7 @@ impl Stages {
         let thread = std::thread::spawn(move || {
             for event in watch {
                 if let Some(line) = note(&noting, &event).and_then(|stage| line(&channel, &stage, output)) {
-                    tell(&line);
+                    print_note(&line);
                 }
             }
         });
@@ -92,8 +92,8 @@ fn note(seen: &Mutex<Vec<StageSeen>>, event: &ChannelEvent) -> Option<StageSeen>
 fn line(channel: &str, stage: &StageSeen, output: Output) -> Option<String> {
     if output.json {
         let key = if stage.healed { "healed" } else { "degraded" };
-        let told = serde_json::json!({ "channel": channel, key: stage });
-        return serde_json::to_string(&with_units(told)).ok();
+        let printed = serde_json::json!({ "channel": channel, key: stage });
+        return serde_json::to_string(&with_units(printed)).ok();
     }
     let StageSeen { stage, cause_text, late_at_first: Lateness { times, by_max }, healed, .. } = stage;
     // The line may contain the progress.
@@ -109,14 +109,14 @@ fn line(channel: &str, stage: &StageSeen, output: Output) -> Option<String> {
 
 /// The part of a summary about them; empty if there were none.
 pub fn summary(seen: &[StageSeen]) -> String {
-    let told = |StageSeen { stage, cause_text, healed, .. }: &StageSeen| {
+    let printed = |StageSeen { stage, cause_text, healed, .. }: &StageSeen| {
         format!("{stage} {cause_text}{}", if *healed { " (healed since)" } else { "" })
     };
     match seen {
         [] => String::new(),
         _ => format!(
             "; DEGRADED on the way, nothing was guaranteed meanwhile: {}",
-            seen.iter().map(told).collect::<Vec<_>>().join("; ")
+            seen.iter().map(printed).collect::<Vec<_>>().join("; ")
         ),
     }
 }
@@ -133,22 +133,22 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_is_said_when_it_breaks_when_it_heals_and_at_the_end() {
+    fn a_stage_is_printed_when_it_breaks_when_it_heals_and_at_the_end() {
         let seen = Mutex::default();
-        let told = |event| {
+        let printed = |event| {
             let stage = note(&seen, &event).expect("a stage");
             let line = |json| line("cam@b", &stage, Output { json }).expect("a line");
             (line(false), line(true))
         };
-        let (text, json) = told(ChannelEvent::Degraded(broken(Cause::LongerTravel)));
+        let (text, json) = printed(ChannelEvent::Degraded(broken(Cause::LongerTravel)));
         assert!(text.starts_with("cam@b: DEGRADED: link a-b takes longer than"), "{text}");
         assert!(text.contains("up to 12.00 ms late, 9 times in a second"), "{text}");
         let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(json["degraded"]["cause_kind"], "longer-travel");
         assert_eq!(json["degraded"]["late_at_first"]["by_max_ns"], 12_000_000);
         let slow = Cause::SlowLink { drains: BitRate(20_000_000), configured: BitRate(95_000_000) };
-        told(ChannelEvent::Degraded(broken(slow)));
-        let (text, _) = told(ChannelEvent::Healed(broken(slow)));
+        printed(ChannelEvent::Degraded(broken(slow)));
+        let (text, _) = printed(ChannelEvent::Healed(broken(slow)));
         assert_eq!(text, "cam@b: healed: link a-b keeps its promise again");
         assert!(note(&seen, &ChannelEvent::Late).is_none());
         assert_eq!(

@@ -81,9 +81,9 @@ pub fn with_units(value: Value) -> Value {
 fn of_object(object: Map<String, Value>) -> Map<String, Value> {
     let mut found = Map::new();
     for (key, value) in object {
-        let told = twins(&key, &value);
+        let printed = twins(&key, &value);
         found.insert(key, with_units(value));
-        for (key, value) in told {
+        for (key, value) in printed {
             // A key that the verb prints itself stays.
             found.entry(key).or_insert(value);
         }
@@ -111,24 +111,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_stand_beside_the_keys_that_do_not_say_them() {
+    fn units_are_printed_for_keys_whose_names_lack_them() {
         let plain = json!({
             "contract": { "deadline": 80_000_000, "rate_max": 40_000_000, "burst_messages_max": 1 },
             "stages": [{ "utilisation": 1_000, "bound": 5, "kind": "link" }],
             "message": "a text", "messages": 7, "round_trip_min": null,
         });
-        let told = with_units(plain.clone());
-        assert_eq!(told["contract"]["deadline_ns"], json!(80_000_000));
-        assert_eq!(told["contract"]["interval_ns"], json!(40_000_000));
-        assert_eq!(told["contract"]["rate_max_per_second"], json!(25.0));
+        let printed = with_units(plain.clone());
+        assert_eq!(printed["contract"]["deadline_ns"], json!(80_000_000));
+        assert_eq!(printed["contract"]["interval_ns"], json!(40_000_000));
+        assert_eq!(printed["contract"]["rate_max_per_second"], json!(25.0));
         assert_eq!(
-            (&told["stages"][0]["utilisation_ppm"], &told["stages"][0]["bound_ns"]),
+            (&printed["stages"][0]["utilisation_ppm"], &printed["stages"][0]["bound_ns"]),
             (&json!(1_000), &json!(5))
         );
-        assert_eq!(told.get("message_ns"), None, "only numbers have units");
+        assert_eq!(printed.get("message_ns"), None, "only numbers have units");
         for key in ["deadline", "rate_max", "burst_messages_max"] {
-            assert_eq!(told["contract"][key], plain["contract"][key], "what was there stays");
+            assert_eq!(printed["contract"][key], plain["contract"][key], "what was there stays");
         }
-        assert_eq!(told["messages"], json!(7));
+        assert_eq!(printed["messages"], json!(7));
     }
 }

@@ -1,7 +1,7 @@
 //! Values as people write them: `25/s`, `110KB`, `80ms`. One parser for all verbs.
 
 use punctual::{Activation, Address, FlowName, Name, Ppb};
-use punctual_analysis::{Nanos, Rate};
+use punctual_analysis::{BitRate, Nanos, Rate};
 
 /// Smallest and largest payload of a packet ([node] fragment).
 const FRAGMENT_BYTES_MIN: u32 = 64;
@@ -86,6 +86,25 @@ pub fn rate(text: &str) -> Result<Rate, String> {
     };
     let interval = count.filter(|count| *count > 0.0).map(|count| seconds * 1e9 / count).ok_or_else(help)?;
     Rate::every(Nanos(whole(interval, 1.0, text, 1e18)?)).ok_or_else(help)
+}
+
+/// A bit rate: `20Mbit/s`, `1Gbit/s`.
+///
+/// # Errors
+/// The expected form.
+pub fn bit_rate(text: &str) -> Result<BitRate, String> {
+    let help = || format!("\"{text}\": give a rate as 20Mbit/s (bit/s, kbit/s, Mbit/s, Gbit/s)");
+    let at = text.trim().find(|c: char| c.is_ascii_alphabetic()).ok_or_else(help)?;
+    let (count, unit) = text.trim().split_at(at);
+    let factor = match unit {
+        "bit/s" => 1.0,
+        "kbit/s" => 1e3,
+        "Mbit/s" => 1e6,
+        "Gbit/s" => 1e9,
+        _ => return Err(help()),
+    };
+    let count = number(count).filter(|count| *count > 0.0).ok_or_else(help)?;
+    whole(count, factor, text, 1e18).map(BitRate)
 }
 
 /// A listener: `cam@hostb`.
@@ -178,6 +197,18 @@ fn number(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bit_rates_have_their_unit() {
+        let bits = |text| bit_rate(text).map(|rate| rate.0);
+        assert_eq!(bits("20Mbit/s"), Ok(20_000_000));
+        assert_eq!(bits(" 1.5 Gbit/s "), Ok(1_500_000_000));
+        assert_eq!([bits("8kbit/s"), bits("1bit/s")], [Ok(8_000), Ok(1)]);
+        for wrong in ["20", "0Mbit/s", "-1Mbit/s", "20MB/s", "Mbit/s", "nan bit/s", ""] {
+            let error = bit_rate(wrong).expect_err(wrong);
+            assert!(error.contains("20Mbit/s"), "{error}");
+        }
+    }
 
     #[test]
     fn what_people_write() {

@@ -79,16 +79,16 @@ fn every_section_of_the_readme_that_is_cited_exists() {
 
 /// The README's figures about losses match the defaults.
 #[test]
-fn the_readme_says_how_soon_a_loss_is_told_and_by_which_key() {
+fn the_readme_gives_the_time_and_the_key_for_reporting_path_loss() {
     use punctual_proto::limits::HELLOS_MISSED_MAX;
     let readme = std::fs::read_to_string(root().join("README.md")).expect("the readme").replace('\n', " ");
     let keys = std::fs::read_to_string(root().join("docs/punctuald.example.toml")).expect("the example");
     assert!(keys.contains("# hello = \"1s\""));
-    let told = format!(
+    let printed = format!(
         "channels close: {HELLOS_MISSED_MAX} to {} s after it stopped, with the default `hello = \"1s\"`",
         HELLOS_MISSED_MAX + 1
     );
-    assert!(readme.contains(&told), "{told}");
+    assert!(readme.contains(&printed), "{printed}");
 }
 
 /// Numbers of jobs (`%1`) are an interactive shell's.

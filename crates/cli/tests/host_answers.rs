@@ -21,11 +21,14 @@ fn a_sender_that_is_killed_is_no_end_of_the_stream() {
         sender.kill();
         let received = receiver.end();
         assert_eq!((received.code, received.stdout.as_slice()), (Some(1), b"a line\n".as_slice()));
-        let said = &received.stderr;
-        assert!(said.contains("ended without closing it") && said.contains("after 1 message: "), "{said}");
+        let printed = &received.stderr;
+        assert!(
+            printed.contains("ended without closing it") && printed.contains("after 1 message: "),
+            "{printed}"
+        );
         if json {
             let summary: Value =
-                serde_json::from_str(said.lines().next().unwrap_or_default()).expect("a summary");
+                serde_json::from_str(printed.lines().next().unwrap_or_default()).expect("a summary");
             assert_eq!((&summary["ended"], &summary["messages"]), (&json!("peer-vanished"), &json!(1)));
             // Standard output is a stream by now.
             assert_eq!(summary["error"]["exit_code"], json!(1));
@@ -35,8 +38,8 @@ fn a_sender_that_is_killed_is_no_end_of_the_stream() {
 }
 
 #[test]
-fn a_neighbour_with_another_key_is_named_by_who_wants_a_channel() {
-    let network = Network::of_strangers();
+fn the_refusal_of_a_channel_names_a_neighbour_with_another_key() {
+    let network = Network::of_unknown_senders();
     let why = "link to-b: packets from b FAIL AUTHENTICATION: compare [signalling] key";
     eventually("they hear each other", || {
         network.a.json(&["status"])["node"]["links"][0]["unauthenticated"].as_u64() > Some(0)
@@ -68,30 +71,30 @@ fn a_sender_that_fails_is_no_end_of_the_stream() {
     let sent = sender.end();
     let error = &sent.json()["error"];
     assert_eq!((sent.code, &error["exit_code"]), (Some(1), &json!(1)));
-    assert!(error["message"].as_str().is_some_and(|said| said.contains("--size allows")), "{error}");
+    assert!(error["message"].as_str().is_some_and(|printed| printed.contains("--size allows")), "{error}");
     let received = receiver.end();
     assert_eq!((received.code, received.stdout.as_slice()), (Some(1), b"a line\n".as_slice()));
     assert!(received.stderr.contains("ended without closing it"), "{}", received.stderr);
 }
 
 #[test]
-fn a_receiver_says_that_it_listens_and_outlives_senders_that_fail_before_their_first_message() {
+fn a_receiver_prints_that_it_listens_and_outlives_senders_that_fail_before_their_first_message() {
     let network = Network::start();
     let mut receiver = network.b.start_verb(&["recv", "cam"]);
-    receiver.await_said("listening: senders open cam@b\n", 1);
+    receiver.await_line("listening: senders open cam@b\n", 1);
     // A sender whose first message is too long, and one that is killed before its first message.
     let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
     sender.write(&[&[b'x'; 100_000][..], b"\n"].concat());
     sender.end().complains(1, "after 0 messages: a message of ");
-    receiver.await_said("listening: senders open cam@b\n", 2);
-    receiver.await_said(
+    receiver.await_line("listening: senders open cam@b\n", 2);
+    receiver.await_line(
         "the sender on a failed before its first message: the application at the other end ended",
         1,
     );
     let sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
     eventually("it is open", || network.b.json(&["channels"])[0]["state"] == "open");
     sender.kill();
-    receiver.await_said("listening: senders open cam@b\n", 3);
+    receiver.await_line("listening: senders open cam@b\n", 3);
     let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
     sender.write(b"a line\n");
     sender.end().done();
@@ -99,14 +102,14 @@ fn a_receiver_says_that_it_listens_and_outlives_senders_that_fail_before_their_f
 }
 
 #[test]
-fn a_script_is_told_of_a_failed_sender_in_json() {
+fn a_script_gets_the_failure_of_a_sender_as_json() {
     let network = Network::start();
     let mut receiver = network.b.start_verb(&["recv", "cam", "--json", "--stall", "200ms"]);
     network.b.await_listeners(1);
     let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
     sender.write(&[&[b'x'; 100_000][..], b"\n"].concat());
     sender.end().complains(1, "after 0 messages");
-    receiver.await_said("\n", 1);
+    receiver.await_line("\n", 1);
     network.b.await_listeners(1);
     let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
     sender.write(b"a line\n");
@@ -124,8 +127,8 @@ fn a_script_is_told_of_a_failed_sender_in_json() {
 fn a_socket_that_this_user_may_not_use_is_not_taken_for_a_daemon_that_is_gone() {
     let network = Network::start();
     let socket = network.b.socket().to_owned();
-    let nobody = std::fs::Permissions::from_mode(0o000);
-    std::fs::set_permissions(&socket, nobody).expect("the socket is ours");
+    let no_permissions = std::fs::Permissions::from_mode(0o000);
+    std::fs::set_permissions(&socket, no_permissions).expect("the socket is ours");
     let refused = std::thread::spawn(move || {
         // Root may use any socket; of this thread alone, another user.
         if rustix::process::geteuid().is_root() {
@@ -142,7 +145,7 @@ fn a_socket_that_this_user_may_not_use_is_not_taken_for_a_daemon_that_is_gone() 
 }
 
 #[test]
-fn what_arrived_and_who_guarantees_nothing_is_said_at_both_ends() {
+fn both_ends_show_what_arrived_and_which_host_guarantees_nothing() {
     let network = Network::start();
     let receiver = network.b.start_verb(&["recv", "cam", "--json"]);
     network.b.await_listeners(1);
@@ -159,9 +162,9 @@ fn what_arrived_and_who_guarantees_nothing_is_said_at_both_ends() {
             (&json!("degraded"), &json!(["a", "b"]))
         );
         let degraded = channel["degraded"].as_array().expect("a list");
-        let told: Vec<_> = degraded.iter().map(|it| (&it["place"], &it["cause_kind"])).collect();
+        let printed: Vec<_> = degraded.iter().map(|it| (&it["place"], &it["cause_kind"])).collect();
         let kind = json!("no-real-time");
-        assert_eq!(told, [(&json!("host a"), &kind), (&json!("host b"), &kind)]);
+        assert_eq!(printed, [(&json!("host a"), &kind), (&json!("host b"), &kind)]);
         assert_eq!(channel["counters"]["late"], channel["counters"]["misses"]);
         let text = String::from_utf8(host.verb(&["channels"]).done().stdout).expect("text");
         assert!(text.contains("DEGRADED by a, b"), "{text}");
@@ -185,7 +188,7 @@ fn what_arrived_and_who_guarantees_nothing_is_said_at_both_ends() {
 /// Every number in the verbs' `--json` output has its unit: in its key, or in a second key beside a key that
 /// always existed, unless it is a count or a name.
 #[test]
-fn numbers_say_their_units() {
+fn numbers_have_their_units() {
     const UNITS: [&str; 9] =
         ["_bps", "_ns", "_ms", "_s", "_bytes", "_ppm", "_ppb", "_percent", "_per_second"];
     const COUNTS: &str = "
@@ -208,13 +211,13 @@ fn numbers_say_their_units() {
             }
             Value::Array(values) => values.iter().for_each(|value| check(verb, key, value, None)),
             Value::Number(_) => {
-                let told = UNITS.iter().any(|unit| key.ends_with(unit));
+                let printed = UNITS.iter().any(|unit| key.ends_with(unit));
                 let twin = beside.is_some_and(|object| {
                     let named = |unit: &&str| object.contains_key(&format!("{key}{unit}"));
                     UNITS.iter().any(named)
                 });
                 assert!(
-                    told || twin || COUNTS.split_whitespace().any(|count| count == key),
+                    printed || twin || COUNTS.split_whitespace().any(|count| count == key),
                     "{verb}: {key}: {value}"
                 );
             }

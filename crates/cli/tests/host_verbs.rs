@@ -72,7 +72,7 @@ fn a_channel_shows_at_both_ends_while_it_is_open() {
 }
 
 #[test]
-fn status_and_doctor_say_that_the_host_guarantees_nothing() {
+fn status_and_doctor_show_that_the_host_guarantees_nothing() {
     let network = Network::start();
     let status = network.a.json(&["status"]);
     assert_eq!(status["engine"]["best_effort_host"], json!(true));
@@ -180,7 +180,7 @@ fn smaller_packets_of_best_effort_shorten_blocking_in_the_explanation() {
 }
 
 #[test]
-fn a_daemon_serves_by_its_plan_and_knows_no_other_flows() {
+fn a_daemon_serves_by_its_plan_and_refuses_other_flows() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/plan/flows.toml");
     let plan = std::env::temp_dir().join(format!("punctual-plan-{}.toml", std::process::id()));
     let made = std::process::Command::new(env!("CARGO_BIN_EXE_punctual"))
@@ -306,7 +306,7 @@ fn a_message_longer_than_the_contract_ends_the_sender_not_the_host() {
 }
 
 #[test]
-fn a_receiver_that_dies_ends_its_sender_and_leaves_nothing() {
+fn a_receiver_that_is_killed_ends_its_sender_and_leaves_nothing() {
     let network = Network::start();
     let (receiver, mut sender) = one_line_through(&network);
     receiver.kill();

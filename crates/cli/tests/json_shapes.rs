@@ -23,16 +23,18 @@ type Run = fn(&Network) -> Found;
 type Found = Vec<(&'static str, Shape)>;
 
 /// Every verb. Slow verbs run only if experiments are requested: see [`SLOW`].
-const VERBS: [(&str, Run); 13] = [
+const VERBS: [(&str, Run); 15] = [
     ("admit", admit),
     ("analyze", analyze),
     ("bench", bench),
     ("channels", channels),
+    ("connections", connections),
     ("demo", |_| mistake("demo")),
     ("doctor", doctor),
     ("plan", plan),
     ("profile", profile),
     ("recv", recv),
+    ("relay", |_| mistake("relay")),
     ("send", send),
     ("sim", sim),
     ("status", status),
@@ -111,6 +113,13 @@ fn shape(arguments: &[&str]) -> Shape {
     Shape::of(&printed(arguments))
 }
 
+/// As [`shape`], of a command that must succeed.
+fn shape_of_success(arguments: &[&str]) -> Shape {
+    let value = printed(arguments);
+    assert!(value.get("error").is_none(), "{arguments:?}: {value}");
+    Shape::of(&value)
+}
+
 /// A wrong command line of a verb.
 fn mistake(verb: &str) -> Found {
     vec![("wrong usage", shape(&[verb, "--no-such-option"]))]
@@ -187,7 +196,15 @@ fn channels(network: &Network) -> Found {
 }
 
 fn demo_whole(_: &Network) -> Found {
-    vec![("whole", shape(&["demo", "--directory", &place("shape-demo")]))]
+    vec![("whole", shape_of_success(&["demo", "--directory", &place("shape-demo")]))]
+}
+
+/// A host over this driver has none: `relay` tests compare what one looks like.
+fn connections(network: &Network) -> Found {
+    vec![
+        ("none", Shape::of(&network.a.verb(&["connections", "--json"]).json())),
+        ("no daemon", shape(&["connections", "--socket", "/no/such"])),
+    ]
 }
 
 fn doctor(network: &Network) -> Found {
@@ -220,7 +237,7 @@ fn profile(network: &Network) -> Found {
 
 fn profile_whole(_: &Network) -> Found {
     let (file, plot) = (place("shape-profile.toml"), place("shape-profile.svg"));
-    vec![("quick", shape(&["profile", "--quick", "--force", "--output", &file, "--plot", &plot]))]
+    vec![("quick", shape_of_success(&["profile", "--quick", "--force", "--output", &file, "--plot", &plot]))]
 }
 
 /// The summary of `recv`, which it writes to standard error, because standard output carries the messages.

@@ -244,18 +244,18 @@ fn table(text: &str, heading: &str) -> Vec<(String, String)> {
 fn the_processors_system_calls_are_those_of_the_document() {
     use punctual_os::calls::{ThreadKind, calls};
     let text = std::fs::read_to_string(root().join("docs/SECURITY.md")).expect("the document");
-    let said = table(&text, "| call | for |");
+    let documented = table(&text, "| call | for |");
     let has: Vec<_> =
         calls(ThreadKind::Processor).map(|call| (format!("`{}`", call.name), call.why.to_owned())).collect();
     assert_eq!(
-        said, has,
+        documented, has,
         "say in docs/SECURITY.md what the processor may do, and why, in the order of its list"
     );
 }
 
 /// `link` and `proto` do not depend on each other, and the driver reads packets of both kinds.
 #[test]
-fn the_driver_knows_the_versions_of_packets() {
+fn the_driver_uses_the_protocols_versions_of_packets() {
     let header = std::fs::read_to_string(root().join("crates/link/bpf/punctual.bpf.h")).expect("the header");
     let versions = [
         ("WIRE_VERSION", punctual_proto::wire::VERSION),

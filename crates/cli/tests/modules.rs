@@ -152,7 +152,7 @@ fn the_modules_of_experiments_depend_one_way() {
 }
 
 #[test]
-fn modules_form_circles_only_where_it_is_said() {
+fn modules_form_circles_only_where_documented() {
     let document = sources::text(&sources::root().join("docs/ARCHITECTURE.md"));
     let (_, reasons) = document.split_once("### Circles of modules").expect("the reasons");
     let reasons = reasons.split("\n#").next().unwrap_or_default();
@@ -161,12 +161,13 @@ fn modules_form_circles_only_where_it_is_said() {
         let uses = uses(&name);
         let circle: Vec<&str> =
             uses.keys().filter(|module| reaches(&uses, module, module)).map(String::as_str).collect();
-        let said = CIRCLES.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, modules)| modules);
-        assert_eq!(circle, said, "{name}: a circle of modules; is it said in CIRCLES?");
+        let documented =
+            CIRCLES.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, modules)| modules);
+        assert_eq!(circle, documented, "{name}: a circle of modules; is it said in CIRCLES?");
         let has_reason = reasons.contains(&format!("\n- `{name}`:"));
         assert_eq!(
             has_reason,
-            !said.is_empty(),
+            !documented.is_empty(),
             "{name}: say in docs/ARCHITECTURE.md why, where there is one"
         );
     }

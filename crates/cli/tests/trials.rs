@@ -36,9 +36,9 @@ fn orders(without: Option<&str>) -> usize {
     command.args(["--exact", "refused", "--ignored", "--nocapture"]);
     command.env_remove(WITHOUT).envs(without.map(|names| (WITHOUT, names)));
     let output = command.output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let count = said.lines().find_map(|line| Some(line.split_once(PRINTED)?.1));
-    let count = count.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr)));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let count = printed.lines().find_map(|line| Some(line.split_once(PRINTED)?.1));
+    let count = count.unwrap_or_else(|| panic!("{printed}{}", String::from_utf8_lossy(&output.stderr)));
     count.parse().expect("a number")
 }
 

@@ -65,7 +65,7 @@ fn analyze_prints_the_json_that_scripts_rely_on() {
 }
 
 #[test]
-fn analyze_knows_every_policy_blocking_and_the_unbounded() {
+fn analyze_handles_every_policy_blocking_and_unbounded_sets() {
     let first = |policy: &str| {
         let path = file(
             &format!("{policy}.toml"),
@@ -100,11 +100,11 @@ fn analyze_refuses_what_makes_no_sense_in_one_line() {
 fn sim_refuses_a_wrong_topology_in_one_line() {
     let unknown = file("topology.toml", "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\ncolour = 1\n");
     assert!(complaint(&["sim", "--seed", "1", "--topology", &unknown], 1).contains("line 5: unknown field"));
-    let stranger = file(
+    let foreign = file(
         "stranger.toml",
         "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[link]]\nbetween = [\"a\", \"z\"]\n",
     );
-    assert!(complaint(&["sim", "--seed", "1", "--topology", &stranger], 1).contains("\"z\""));
+    assert!(complaint(&["sim", "--seed", "1", "--topology", &foreign], 1).contains("\"z\""));
     assert!(complaint(&["sim", "--seed", "1", "--topology", "/no/such/file"], 1).contains("/no/such/file"));
 }
 
@@ -119,7 +119,7 @@ fn sim_refuses_a_wrong_case_in_one_line() {
 
 /// The figures of the whole plan are printed if nothing was removed.
 #[test]
-fn sim_says_what_it_ran_where_nothing_is_to_be_minimised() {
+fn sim_reports_its_runs_if_there_is_nothing_to_minimise() {
     let small = ["--size", "small", "--faults", "none", "--traffic-ms", "200", "--json"];
     let found = json_of(&[&["sim", "--minimise", "3"], &small[..]].concat());
     let whole = json_of(&[&["sim", "--seed", "3"], &small[..]].concat());
@@ -130,7 +130,7 @@ fn sim_says_what_it_ran_where_nothing_is_to_be_minimised() {
 }
 
 #[test]
-fn suggest_says_what_each_choice_reserves() {
+fn suggest_shows_what_each_choice_reserves() {
     for trace in ["bigbuckbunny-720p25-h264", "bikes-640x272-h264", "bigbuckbunny-352x240p30-mpeg1"] {
         let path = format!("examples/traces/{trace}.csv");
         let found =
@@ -181,7 +181,7 @@ fn suggest_reads_the_stream_itself_and_what_ffprobe_prints() {
 }
 
 #[test]
-fn suggest_says_what_a_recording_lacks() {
+fn suggest_reports_what_a_recording_lacks() {
     let film = "examples/media/bigbuckbunny-720p25.h264";
     let faster = json_of(&["suggest", film, "--deadline", "80ms", "--rate", "50/s", "--json"]);
     assert!(
@@ -203,7 +203,7 @@ fn suggest_says_what_a_recording_lacks() {
 }
 
 #[test]
-fn what_takes_minutes_looks_first_where_its_output_goes() {
+fn long_runs_check_their_output_path_first() {
     let place = file("no-directory", "");
     let began = std::time::Instant::now();
     let profile = complaint(&["profile", "--output", &format!("{place}/profile.toml")], 1);
@@ -250,7 +250,7 @@ fn every_verb_shows_an_example() {
 }
 
 #[test]
-fn plan_orders_flows_and_says_what_to_change_where_they_do_not_fit() {
+fn plan_orders_flows_and_suggests_changes_where_they_do_not_fit() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/plan/flows.toml");
     let plan = json_of(&["plan", example, "--json"]);
     assert_eq!(plan["schedulable"], true);

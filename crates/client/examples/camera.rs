@@ -31,8 +31,8 @@ fn host(name: &str, neighbour: &str, link: MemoryLink) -> Result<Endsystem, Box<
 }
 
 /// Opens a channel with the contract `wish`. If the network refuses and offers another contract, takes the offer.
-fn open(host: &Endsystem, wish: Contract) -> Result<punctual::Channel, OpenError> {
-    let error = match host.open("cam@b", wish) {
+fn open(host: &Endsystem, requested: Contract) -> Result<punctual::Channel, OpenError> {
+    let error = match host.open("cam@b", requested) {
         Err(error) => error,
         opened => return opened,
     };

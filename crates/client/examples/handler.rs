@@ -39,14 +39,14 @@ fn terms(class: Class) -> Terms {
 /// The sampler, which is called in each period, and the receiver of its samples, which it wakes.
 pub fn sample(host: &Endsystem) -> Result<(Rtu, Receiver<u64>), Failure> {
     let samples = Arc::new(Mutex::new(Vec::with_capacity(16)));
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let theirs = Arc::clone(&samples);
     let low = Class::LowDelay { interval: PERIOD, units: 2, priority: None };
     let answers = host.register(terms(low), move |_| {
         let mut samples = theirs.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sample) = samples.pop() else { return Progress::default() };
         // The receiver of samples is gone only when the program ends: the error is ignored.
-        let _ = tell.send(sample);
+        let _ = sender.send(sample);
         Progress { units: 1, more: !samples.is_empty() }
     })?;
     println!("low delay: done within {:?} of being made ready", answers.grant().bound);
@@ -61,7 +61,7 @@ pub fn sample(host: &Endsystem) -> Result<(Rtu, Receiver<u64>), Failure> {
     })?;
     println!("guaranteed: done within {:?} of each period's begin", sampler.grant().bound);
     sampler.make_ready()?;
-    Ok((sampler, told))
+    Ok((sampler, receiver))
 }
 
 /// A host whose link has no neighbour: handlers need none.
@@ -72,9 +72,9 @@ pub fn host() -> Result<Endsystem, Failure> {
 
 fn main() -> Result<(), Failure> {
     let host = host()?;
-    let (sampler, told) = sample(&host)?;
+    let (sampler, receiver) = sample(&host)?;
     for _ in 0..500 {
-        told.recv_timeout(Duration::from_secs(5))?;
+        receiver.recv_timeout(Duration::from_secs(5))?;
     }
     for status in host.handlers()? {
         println!("{:?}: {:?}", status.terms.class, status.counters);

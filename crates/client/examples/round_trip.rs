@@ -76,7 +76,7 @@ fn main() -> Result<(), Failure> {
     let mut trips: Vec<u64> = Vec::with_capacity(count as usize);
     let first = now().0.to_le_bytes();
     there.send(&first)?;
-    let hear = pongs.accept()?.on_message(move |message, _, reply| {
+    let reception = pongs.accept()?.on_message(move |message, _, reply| {
         let at = now().0;
         let sent = message.try_into().map_or(at, u64::from_le_bytes);
         if trips.len() < trips.capacity() {
@@ -99,9 +99,9 @@ fn main() -> Result<(), Failure> {
         at(0.9),
         at(0.99),
         echo.is_direct(),
-        hear.is_direct(),
+        reception.is_direct(),
         echo.overruns(),
-        hear.overruns(),
+        reception.overruns(),
     );
     Ok(())
 }

@@ -19,10 +19,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         quantum: 1,
         cost: Cost { run: Nanos::ZERO, unit: Nanos::from_micros(100) },
     };
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let handler = host.register(terms, move |units| {
         // An error means that the receiver is gone and the program is about to end.
-        let _ = tell.send(Instant::now());
+        let _ = sender.send(Instant::now());
         Progress { units, more: true }
     })?;
     println!(
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     handler.make_ready()?;
     let mut last: Option<Instant> = None;
     for _ in 0..100 {
-        let at = told.recv_timeout(Duration::from_secs(5))?;
+        let at = receiver.recv_timeout(Duration::from_secs(5))?;
         if let Some(last) = last.replace(at) {
             println!("{:?}", at - last);
         }

@@ -41,7 +41,7 @@ pub(crate) fn run(shared: &SharedConnection, jobs: &Receiver<Push>) {
                 }
             }
             // The reader's.
-            Push::Notice { .. } | Push::Stage { .. } | Push::AskFailed { .. } => {}
+            Push::Notice { .. } | Push::Stage { .. } | Push::AskFailed { .. } | Push::TcpEnded { .. } => {}
         }
     }
 }
@@ -58,11 +58,12 @@ fn incoming(
     request: IncomingRequest,
 ) {
     let Some(queue) = queue_of(shared, listener) else {
-        return shared.tell(Request::Refuse { channel, why: "the listener was just closed".into() });
+        return shared
+            .send_unanswered(Request::Refuse { channel, why: "the listener was just closed".into() });
     };
     let answer = lock(&queue.agent)(&request);
     let stall = match answer {
-        Consent::Refuse(why) => return shared.tell(Request::Refuse { channel, why: short(why) }),
+        Consent::Refuse(why) => return shared.send_unanswered(Request::Refuse { channel, why: short(why) }),
         Consent::Accept => None,
         Consent::AcceptWithStall(stall) => Some(stall),
     };
@@ -82,7 +83,7 @@ fn consent(
         (Answer::Ring { ring, .. }, descriptors) => {
             let reader = attach(shared, channel, RingHandles { shape: ring, descriptors });
             if reader.is_err() {
-                shared.tell(Request::Close { channel });
+                shared.send_unanswered(Request::Close { channel });
             }
             reader
         }
@@ -111,9 +112,13 @@ fn requested(shared: &SharedConnection, listener: ListenerId, request: ChannelRe
             let opened = open(shared, &request, token);
             queue.add_source(opened, request);
         }
-        (_, Some(Consent::Refuse(why))) => shared.tell(Request::RefuseAsk { token, why: short(why) }),
-        _ => shared
-            .tell(Request::RefuseAsk { token, why: "this listener opens no channels on request".into() }),
+        (_, Some(Consent::Refuse(why))) => {
+            shared.send_unanswered(Request::RefuseAsk { token, why: short(why) })
+        }
+        _ => shared.send_unanswered(Request::RefuseAsk {
+            token,
+            why: "this listener opens no channels on request".into(),
+        }),
     }
 }
 

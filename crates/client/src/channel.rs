@@ -53,7 +53,7 @@ impl Opened {
         match attached {
             Ok(ring) => Ok(Self { channel, grant, ring }),
             Err(error) => {
-                shared.tell(Request::Close { channel });
+                shared.send_unanswered(Request::Close { channel });
                 Err(error.into())
             }
         }
@@ -299,7 +299,7 @@ impl Drop for Channel {
     fn drop(&mut self) {
         self.connection.shared.forget(self.id);
         self.events.leave();
-        self.connection.shared.tell(Request::Close { channel: self.id });
+        self.connection.shared.send_unanswered(Request::Close { channel: self.id });
     }
 }
 

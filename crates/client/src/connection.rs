@@ -36,7 +36,7 @@ pub(crate) enum Waiter {
     /// A thread that takes a name: the listener is known before the answer is.
     Listen(SyncSender<Reply>, Arc<ListenerQueue>),
     /// There is no caller any more: if the answer opened a channel, it is closed.
-    Nobody,
+    NoReceiver,
 }
 
 /// The state that handles and threads share.
@@ -176,9 +176,9 @@ impl SharedConnection {
     }
 
     /// Sends a request without waiting for the answer.
-    pub(crate) fn tell(&self, request: Request) {
+    pub(crate) fn send_unanswered(&self, request: Request) {
         // If the daemon is gone, there is no receiver for this request.
-        let _ = self.send(request, Waiter::Nobody);
+        let _ = self.send(request, Waiter::NoReceiver);
     }
 
     /// Sends a request for `waiter`; returns its number.
@@ -203,7 +203,7 @@ impl SharedConnection {
     pub(crate) fn abandon(&self, id: u64) -> bool {
         match lock(&self.waiters).get_mut(&id) {
             Some(waiter) => {
-                *waiter = Waiter::Nobody;
+                *waiter = Waiter::NoReceiver;
                 true
             }
             None => false,
@@ -235,7 +235,12 @@ impl SharedConnection {
 
     fn answer(&self, id: u64, result: Result<Answer, ApiError>, descriptors: Vec<OwnedFd>) {
         let opened = match &result {
-            Ok(Answer::Opened { channel, .. } | Answer::Ring { channel, .. }) => Some(*channel),
+            Ok(
+                Answer::Opened { channel, .. }
+                | Answer::Ring { channel, .. }
+                | Answer::TcpConnected { channel, .. }
+                | Answer::TcpListening { channel },
+            ) => Some(*channel),
             _ => None,
         };
         // It belongs to no request: the last words of a daemon that hangs up.
@@ -256,11 +261,11 @@ impl SharedConnection {
                 }
                 sender.send((result, descriptors)).is_ok()
             }
-            Waiter::Nobody => false,
+            Waiter::NoReceiver => false,
         };
         if let (false, Some(channel)) = (delivered, opened) {
             self.forget(channel);
-            self.tell(Request::Close { channel });
+            self.send_unanswered(Request::Close { channel });
         }
     }
 
@@ -274,6 +279,11 @@ impl SharedConnection {
             Push::Stage { channel, stage, healed } => {
                 if let Some(events) = lock(&self.channels).get(&channel) {
                     events.stage(stage, healed);
+                }
+            }
+            Push::TcpEnded { channel, why } => {
+                if let Some(events) = lock(&self.channels).get(&channel) {
+                    events.end_tcp(why);
                 }
             }
             Push::Closed { channel, reason, receipt } => {

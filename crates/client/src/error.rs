@@ -83,7 +83,9 @@ pub enum Error {
     #[error("the daemon is gone: connect again when it is back")]
     Disconnected,
     /// The answer does not fit the request.
-    #[error("the daemon answered something else: daemon and client are of different versions")]
+    #[error(
+        "the answer of the daemon does not match the request: install the same release of daemon and client"
+    )]
     Unexpected,
     /// The request could not be sent.
     #[error("cannot send the request: {0}")]
@@ -371,22 +373,22 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn a_cause_is_printed_once() {
         let nested = |what, cause: Option<Nested>| Nested { what, cause: cause.map(Box::new) };
-        let told = nested("cannot start: no memory", Some(nested("no memory", None)));
-        assert_eq!(one_line(&told), "cannot start: no memory");
+        let printed = nested("cannot start: no memory", Some(nested("no memory", None)));
+        assert_eq!(one_line(&printed), "cannot start: no memory");
         let untold = nested("cannot start", Some(nested("no rings", Some(nested("no memory", None)))));
         assert_eq!(one_line(&untold), "cannot start: no rings: no memory");
     }
 
     #[test]
     fn no_permission_is_not_no_daemon() {
-        let told = |kind| ConnectError::dialling(Path::new("/run/s"), io::Error::from(kind)).to_string();
-        let denied = told(io::ErrorKind::PermissionDenied);
+        let printed = |kind| ConnectError::dialling(Path::new("/run/s"), io::Error::from(kind)).to_string();
+        let denied = printed(io::ErrorKind::PermissionDenied);
         assert!(denied.starts_with("no permission to use the daemon's socket /run/s: "), "{denied}");
         assert!(denied.contains("socket_mode"), "{denied}");
         for kind in [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused] {
-            assert!(told(kind).starts_with("no daemon at /run/s: "), "{}", told(kind));
+            assert!(printed(kind).starts_with("no daemon at /run/s: "), "{}", printed(kind));
         }
     }
 
@@ -402,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_that_is_too_short_is_said_with_what_the_route_needs_and_then_the_hop() {
+    fn a_refused_deadline_is_shown_with_the_need_of_the_route_and_then_the_hop() {
         let wanted = contract(Nanos::from_micros(10));
         let bound = RefusalReason::Bound { possible: Nanos::from_micros(200), limit: Nanos::from_micros(9) };
         let offer = Some(contract(Nanos(2_249_600)));
@@ -412,17 +414,17 @@ mod tests {
              CPU: it needs 200.0 us at least, and 9000 ns of the deadline are left for it; it could offer 1000 B at 25/s, \
              burst 1, within 2249.6 us"
         );
-        let told = OpenError::refused(by_stage(bound, None), &wanted).to_string();
+        let printed = OpenError::refused(by_stage(bound, None), &wanted).to_string();
         assert!(
-            told.starts_with("refused: a deadline of 10.0 us is too short; first refused by node 1: "),
-            "{told}"
+            printed.starts_with("refused: a deadline of 10.0 us is too short; first refused by node 1: "),
+            "{printed}"
         );
         // A refusal for another reason does not mention the deadline.
         let full = RefusalReason::Utilisation { wanted_ppm: 1_333_000, limit_ppm: 950_000 };
-        let told = OpenError::refused(by_stage(full, offer), &wanted).to_string();
+        let printed = OpenError::refused(by_stage(full, offer), &wanted).to_string();
         assert!(
-            told.starts_with("refused by node 1: source CPU: 133.3 % of the stage would be reserved"),
-            "{told}"
+            printed.starts_with("refused by node 1: source CPU: 133.3 % of the stage would be reserved"),
+            "{printed}"
         );
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use punctual_ipc::api::TcpEnd;
 use punctual_ipc::ring::RingCloser;
 use punctual_proto::api::{BrokenStage, CloseReason, Notice, Receipt};
 
@@ -54,6 +55,8 @@ struct State {
     /// How the channel ended, if it has.
     closed: Option<Ending>,
     closer: Option<RingCloser>,
+    /// Of a TCP connection: why it ended, if it has.
+    tcp_end: Option<TcpEnd>,
 }
 
 /// The events of one channel, filled by the reader thread.
@@ -88,6 +91,16 @@ impl Iterator for ChannelWatch {
 }
 
 impl ChannelEvents {
+    /// A TCP connection ended.
+    pub(crate) fn end_tcp(&self, why: TcpEnd) {
+        lock(&self.state).tcp_end = Some(why);
+    }
+
+    /// Why a TCP connection ended, if it has.
+    pub(crate) fn tcp_end(&self) -> Option<TcpEnd> {
+        lock(&self.state).tcp_end
+    }
+
     pub(crate) fn notice(&self, notice: Notice) {
         let event = match notice {
             Notice::Policed => ChannelEvent::Policed,
@@ -190,10 +203,10 @@ mod tests {
                 events.leave();
             }
             events.close(Ending { reason: Some(CloseReason::Peer), receipt: None });
-            let told = watching.join().expect("no panic");
+            let reported = watching.join().expect("no panic");
             let mut expected = vec![ChannelEvent::Late, ChannelEvent::Overrun];
             expected.extend((!leaves).then_some(ChannelEvent::PeerGone));
-            assert_eq!(told, expected);
+            assert_eq!(reported, expected);
         }
     }
 }

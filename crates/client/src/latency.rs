@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_invents_a_latency_where_the_clocks_are_not_known() {
+    fn no_latency_is_computed_without_known_clocks() {
         assert_eq!(OneWayLatency::of(&info(5_000, 5_700, None)), None);
     }
 }

@@ -47,7 +47,6 @@ mod processor;
 mod receiver;
 pub mod rtu;
 mod state;
-#[cfg(feature = "embedded")]
 pub mod tcp;
 
 pub use channel::{Channel, Opening};

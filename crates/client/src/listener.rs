@@ -240,7 +240,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if lock(&self.connection.shared.listeners).remove(&self.id).is_some() {
-            self.connection.shared.tell(Request::Unlisten { listener: self.id });
+            self.connection.shared.send_unanswered(Request::Unlisten { listener: self.id });
         }
     }
 }

@@ -321,6 +321,6 @@ impl Drop for End {
     fn drop(&mut self) {
         self.connection.shared.forget(self.id);
         self.events.leave();
-        self.connection.shared.tell(Request::Close { channel: self.id });
+        self.connection.shared.send_unanswered(Request::Close { channel: self.id });
     }
 }

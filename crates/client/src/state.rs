@@ -59,18 +59,18 @@ struct LastStatus {
 pub(crate) struct Evidence {
     counters: CountersReader,
     /// The last status that the daemon returned. `None` before the first request.
-    said: Mutex<Option<Box<LastStatus>>>,
+    last_status: Mutex<Option<Box<LastStatus>>>,
 }
 
 impl Evidence {
     pub(crate) const fn new(counters: CountersReader) -> Self {
-        Self { counters, said: Mutex::new(None) }
+        Self { counters, last_status: Mutex::new(None) }
     }
 
     /// The state of `channel`. Sends a request only the first time, and after the reported status has
     /// changed.
     pub(crate) fn state(&self, shared: &SharedConnection, channel: ChannelId) -> Result<ChannelState, Error> {
-        let mut status = self.said(shared, channel)?;
+        let mut status = self.last_status(shared, channel)?;
         // An engine that this thread drives does not end its turn meanwhile.
         match self.counters.read(may_wait().is_ok()) {
             Some(Counted { counters, latencies }) => {
@@ -82,21 +82,23 @@ impl Evidence {
         Ok(status.into())
     }
 
-    fn said(&self, shared: &SharedConnection, channel: ChannelId) -> Result<ChannelStatus, Error> {
+    fn last_status(&self, shared: &SharedConnection, channel: ChannelId) -> Result<ChannelStatus, Error> {
         if self.counters.is_closed() {
             return Err(shared.over().unwrap_or(Error::Request(RequestError::Unknown)));
         }
         // Read this before the request: a change during the request then leads to another request.
         let changes = self.counters.outdated();
-        let known =
-            lock(&self.said).as_ref().filter(|said| said.changes == changes).map(|said| said.status.clone());
+        let known = lock(&self.last_status)
+            .as_ref()
+            .filter(|last_status| last_status.changes == changes)
+            .map(|last_status| last_status.status.clone());
         if let Some(status) = known {
             return Ok(status);
         }
         // The lock is not held during the request: the thread that delivers the reply may need this state,
         // too.
         let status = ask(shared, channel)?;
-        *lock(&self.said) = Some(Box::new(LastStatus { changes, status: status.clone() }));
+        *lock(&self.last_status) = Some(Box::new(LastStatus { changes, status: status.clone() }));
         Ok(status)
     }
 }

@@ -33,15 +33,15 @@ fn a_handler_answers_in_place() {
     let echo = at_b
         .on_message(move |message, _, reply| reply.send(&mut back, message).expect("room"))
         .expect("a handler");
-    let (heard, hear) = mpsc::sync_channel(100);
+    let (delivered, deliveries) = mpsc::sync_channel(100);
     let end = at_a
         .on_message(move |message, info, _| {
-            heard.send((message.to_vec(), info.number, info.demoted)).expect("somebody hears");
+            delivered.send((message.to_vec(), info.number, info.demoted)).expect("somebody hears");
         })
         .expect("a handler");
     for number in 0..50_u64 {
         there.send(&number.to_le_bytes()).expect("sent");
-        let (message, count, demoted) = hear.recv_timeout(PATIENCE).expect("an answer");
+        let (message, count, demoted) = deliveries.recv_timeout(PATIENCE).expect("an answer");
         assert_eq!((message, count, demoted), (number.to_le_bytes().to_vec(), number, false));
     }
     assert_eq!((echo.calls(), end.calls()), (50, 50));
@@ -76,17 +76,17 @@ fn without_a_declared_time_nothing_runs_on_the_engine() {
 fn one_that_overruns_is_demoted_to_a_thread_of_its_own_and_loses_nothing() {
     let (a, b) = pair();
     let (mut channel, receiver) = open(&a, &b, "slow", Nanos(1));
-    let (heard, hear) = mpsc::sync_channel(100);
+    let (delivered, deliveries) = mpsc::sync_channel(100);
     let handler = receiver
         .on_message(move |message, _, _| {
             let name = std::thread::current().name().map(str::to_owned);
-            heard.send((message.to_vec(), name)).expect("somebody hears");
+            delivered.send((message.to_vec(), name)).expect("somebody hears");
         })
         .expect("a handler");
     let mut names = Vec::new();
     for number in 0..20_u8 {
         channel.send(&[number]).expect("sent");
-        let (message, name) = hear.recv_timeout(PATIENCE).expect("a message");
+        let (message, name) = deliveries.recv_timeout(PATIENCE).expect("a message");
         assert_eq!(message, [number]);
         names.push(name.expect("a name"));
     }
@@ -100,26 +100,26 @@ fn one_that_panics_ends_its_channel_and_nothing_else() {
     let (mut bad, receiver) = open(&a, &b, "bad", HANDLER_TIME);
     let (mut good, other) = open(&a, &b, "good", HANDLER_TIME);
     let _bad = receiver.on_message(|_, _, _| panic!("a handler's own fault")).expect("a handler");
-    let heard = Arc::new(AtomicU64::new(0));
-    let (count, told) = (Arc::clone(&heard), mpsc::sync_channel(8));
-    let (tell, told) = told;
+    let delivered = Arc::new(AtomicU64::new(0));
+    let (count, notices) = (Arc::clone(&delivered), mpsc::sync_channel(8));
+    let (notifier, notices) = notices;
     let _good = other
         .on_message(move |_, _, _| {
             count.fetch_add(1, Ordering::Relaxed);
-            tell.send(()).expect("somebody hears");
+            notifier.send(()).expect("somebody hears");
         })
         .expect("a handler");
     for _ in 0..2 {
         bad.send(b"x").expect("sent");
         good.send(b"y").expect("sent");
-        told.recv_timeout(PATIENCE).expect("the other one works on");
+        notices.recv_timeout(PATIENCE).expect("the other one works on");
     }
     let until = std::time::Instant::now() + PATIENCE;
     while !bad.is_closed() && std::time::Instant::now() < until {
         std::thread::yield_now();
     }
     assert!(bad.is_closed() && !good.is_closed());
-    assert_eq!(heard.load(Ordering::Relaxed), 2);
+    assert_eq!(delivered.load(Ordering::Relaxed), 2);
 }
 
 #[test]
@@ -204,17 +204,17 @@ fn a_thread_that_leads_does_not_wait_for_itself() {
 fn a_handler_does_not_wait_for_its_own_thread() {
     let (a, b) = pair();
     let (mut channel, at_b) = open(&a, &b, "ping", Nanos::from_millis(3));
-    let (heard, hear) = mpsc::sync_channel(1);
+    let (delivered, deliveries) = mpsc::sync_channel(1);
     let host = b.clone();
     let _handler = at_b
         .on_message(move |_, _, _| {
             let asked = host.open("cam@a", contract()).err();
-            heard.send(asked.map(|error| error.to_string())).expect("somebody hears");
+            delivered.send(asked.map(|error| error.to_string())).expect("somebody hears");
         })
         .expect("a handler");
     channel.send(b"x").expect("sent");
-    let told = hear.recv_timeout(PATIENCE).expect("an answer").expect("an error");
-    assert!(told.contains("this thread does an engine's work"), "{told}");
+    let notices = deliveries.recv_timeout(PATIENCE).expect("an answer").expect("an error");
+    assert!(notices.contains("this thread does an engine's work"), "{notices}");
 }
 
 #[test]

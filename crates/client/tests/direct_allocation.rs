@@ -59,11 +59,11 @@ fn a_round_trip_through_two_handlers_allocates_nothing() {
         })
         .expect("a handler");
     let answers = Arc::new(AtomicU64::new(0));
-    let heard = Arc::clone(&answers);
+    let delivered = Arc::clone(&answers);
     let end = at_a
         .on_message(move |_, _, _| {
             COUNTED.with(|counted| counted.set(true));
-            heard.fetch_add(1, Ordering::Release);
+            delivered.fetch_add(1, Ordering::Release);
         })
         .expect("a handler");
     let mut sent = 0;

@@ -31,7 +31,7 @@ fn its_name_and_its_keys_are_known_where_it_is() {
 }
 
 #[test]
-fn nobody_else_knows_it() {
+fn no_other_crate_names_it() {
     let memory =
         example::config("a", "b", "driver = \"memory\"\nroom = \"hall\"").expect_err("a foreign key");
     assert!(memory.to_string().contains("unknown key `room`"), "{memory}");

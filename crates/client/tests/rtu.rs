@@ -30,15 +30,15 @@ fn low() -> Terms {
 #[test]
 fn a_sample_is_answered_in_each_period() {
     let host = example::host().expect("a host");
-    let (sampler, told) = example::sample(&host).expect("granted");
-    let numbers: Vec<u64> = (0..50).map(|_| told.recv_timeout(PATIENCE).expect("an answer")).collect();
+    let (sampler, receiver) = example::sample(&host).expect("granted");
+    let numbers: Vec<u64> = (0..50).map(|_| receiver.recv_timeout(PATIENCE).expect("an answer")).collect();
     assert!(numbers.is_sorted(), "{numbers:?}");
     let status = sampler.status().expect("a status");
     assert!(status.counters.units >= 50 && status.bound.is_some_and(|bound| bound <= MS(2)), "{status:?}");
     assert_eq!(host.handlers().expect("handlers").len(), 2);
     // The sampler's body holds the other handler: both go.
     drop(sampler);
-    assert!(told.recv_timeout(PATIENCE).is_ok() || told.try_recv().is_err());
+    assert!(receiver.recv_timeout(PATIENCE).is_ok() || receiver.try_recv().is_err());
     assert_eq!(host.handlers().expect("handlers").len(), 0);
 }
 
@@ -78,24 +78,24 @@ fn what_a_body_sends_has_slots_and_a_bound() {
     let refused = a.register_sending(low(), "port@nobody", (1, 64), |_, _| Progress::default());
     assert!(matches!(refused.err(), Some(RtuError::Refused(Refusal::NoRoute))));
     drop(sender);
-    let books = a.status().expect("a status").books.expect("books");
-    assert_eq!(books.wrong, []);
+    let audit = a.status().expect("a status").audit.expect("books");
+    assert_eq!(audit.wrong, []);
 }
 
 #[test]
-fn a_body_that_panics_ends_nobody_else() {
+fn a_body_that_panics_ends_no_other_handler() {
     let (a, _b) = pair();
-    let (tell, told) = channel();
+    let (reporter, receiver) = channel();
     let broken = a.register(low(), |_| panic!("a body that fails")).expect("granted");
     let sound = a.register(low(), move |units| {
-        let _ = tell.send(units);
+        let _ = reporter.send(units);
         Progress { units, more: false }
     });
     let sound = sound.expect("granted");
     broken.make_ready().expect("an engine");
     for _ in 0..3 {
         sound.make_ready().expect("an engine");
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(1));
+        assert_eq!(receiver.recv_timeout(PATIENCE), Ok(1));
     }
     broken.make_ready().expect("an engine");
     while broken.status().expect("a status").counters.calls < 2 {

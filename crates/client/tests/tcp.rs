@@ -263,7 +263,7 @@ fn what_cannot_be_is_refused_with_one_line() {
         assert!(!line.contains('\n') && line.contains("8080"), "{line}");
         drop(held);
         let handlers = endsystem.status().expect("a status").handlers;
-        assert_eq!(handlers, []);
+        assert_eq!(handlers.len(), 1, "only the one for late segments: {handlers:?}");
     });
 }
 

@@ -22,8 +22,8 @@ pub fn warning(config: &HostConfig) -> Option<String> {
 fn too_few(needed: u64, limit: u64) -> Option<String> {
     (limit < needed).then(|| {
         format!(
-            "users may take {needed} descriptors together, and this process may have {limit}: some would be \
-             refused because of others; set LimitNOFILE={needed} in the unit file (elsewhere: ulimit -Hn \
+            "the quotas of all users together are {needed} descriptors, and this process may have {limit}: a user can \
+             be refused because of others; set LimitNOFILE={needed} in the unit file (elsewhere: ulimit -Hn \
              {needed}), or lower users_max or descriptors_per_user_max in [daemon]"
         )
     })

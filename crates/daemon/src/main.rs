@@ -95,7 +95,7 @@ fn serve(arguments: &Arguments) -> anyhow::Result<()> {
             // A terminal that cannot be written is no reason to fail.
             let _ = writeln!(std::io::stderr(), "punctuald: warning: {warning}");
         }
-        return say(arguments, &config, "ok");
+        return print_state(arguments, &config, "ok");
     }
     if config.is_best_effort_host() {
         warn!("best-effort host: no real-time class, nothing is guaranteed here");
@@ -105,7 +105,7 @@ fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     punctual_daemon::run(&config, stop.as_fd(), || {
         info!(host = %config.node.name, socket = %config.daemon.socket.display(), "ready");
         // A failed write is ignored: the daemon serves all the same.
-        let _ = if arguments.json { say(arguments, &config, "ready") } else { Ok(()) };
+        let _ = if arguments.json { print_state(arguments, &config, "ready") } else { Ok(()) };
     })?;
     if let Some(thread) = punctual_daemon::failed() {
         anyhow::bail!(
@@ -127,7 +127,7 @@ fn stop_signals() -> std::io::Result<OwnedFd> {
 }
 
 /// One line on standard output.
-fn say(arguments: &Arguments, config: &HostConfig, state: &str) -> anyhow::Result<()> {
+fn print_state(arguments: &Arguments, config: &HostConfig, state: &str) -> anyhow::Result<()> {
     let (name, socket) = (&config.node.name, &config.daemon.socket);
     let mut out = std::io::stdout().lock();
     if arguments.json {

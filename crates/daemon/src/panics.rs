@@ -16,9 +16,9 @@ static FAILED: OnceLock<String> = OnceLock::new();
 /// From now on a panicking thread writes 8 bytes to `stop` (every thread's list of system calls permits
 /// that), after the usual report of the panic. Call it once in a process.
 pub fn end_on_panic(stop: OwnedFd) {
-    let told = panic::take_hook();
+    let earlier_hook = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        told(info);
+        earlier_hook(info);
         let _ = FAILED.set(std::thread::current().name().unwrap_or("without a name").to_owned());
         // If the write fails, the daemon is ending already.
         let _ = rustix::io::write(&stop, &1_u64.to_ne_bytes());
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_panics_asks_the_daemon_to_stop() {
+    fn a_thread_that_panics_makes_the_daemon_stop() {
         let (mut stop, asked) = UnixStream::pair().expect("sockets");
         end_on_panic(asked.into());
         let thread = std::thread::Builder::new().name("punctual-bell".into());

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_keeps_what_the_drivers_of_its_links_say() {
+    fn a_daemon_keeps_the_rights_that_its_link_drivers_need() {
         let ends = "local = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"eth9\"";
         assert_eq!(needed(&host("driver = \"memory\"")), ALWAYS);
         let udp = CapabilitySet::NET_BIND_SERVICE;

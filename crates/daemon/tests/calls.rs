@@ -42,8 +42,8 @@ fn kill_a_client(socket: &Path) {
         .stdout(Stdio::piped())
         .spawn()
         .expect("it runs");
-    let mut said = BufReader::new(process.stdout.take().expect("its output")).lines();
-    assert!(said.any(|line| line.expect("a line").ends_with("open")), "the client has its channel");
+    let mut printed = BufReader::new(process.stdout.take().expect("its output")).lines();
+    assert!(printed.any(|line| line.expect("a line").ends_with("open")), "the client has its channel");
     process.kill().expect("killed");
     process.wait().expect("it ends");
 }

@@ -68,7 +68,7 @@ fn messages_arrive_whole_and_in_order() {
 }
 
 #[test]
-fn a_receiver_says_no_and_the_sender_hears_why() {
+fn a_sender_gets_the_reason_of_a_receivers_refusal() {
     let pair = Pair::start();
     let (a, b) = (pair.a.connect(), pair.b.connect());
     let listener = b.listen("door", |_| Consent::refuse("not today")).expect("a listener");
@@ -108,7 +108,7 @@ fn what_cannot_be_is_refused_with_one_line() {
 }
 
 #[test]
-fn a_probe_holds_nothing_and_asks_nobody() {
+fn a_probe_reserves_nothing_and_needs_no_consent() {
     let pair = Pair::start();
     let (a, b) = (pair.a.connect(), pair.b.connect());
     let _listener = b.listen("cam", |_| panic!("the agent is not asked")).expect("a listener");
@@ -160,7 +160,7 @@ fn an_opening_that_is_dropped_leaves_nothing() {
 }
 
 #[test]
-fn a_receiver_asks_for_a_channel() {
+fn a_receiver_requests_a_channel() {
     let pair = Pair::start();
     let (a, b) = (pair.a.connect(), pair.b.connect());
     let listener = a.listen("film", |_| Consent::refuse("this one only sends")).expect("a listener");

@@ -66,7 +66,7 @@ fn a_thousand_clients_connect_at_once_and_are_all_served() {
 }
 
 #[test]
-fn clients_beyond_the_quota_are_told_so() {
+fn clients_beyond_the_quota_get_that_error() {
     let folder = folder("quota");
     let mut hosts = Hosts::start(
         &folder,
@@ -171,9 +171,9 @@ fn a_full_disk_is_one_line_with_its_cause() {
         .env("PUNCTUAL_LOG", "error")
         .output()
         .expect("punctuald runs");
-    let said = String::from_utf8_lossy(&failed.stderr);
-    assert_eq!((failed.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-    assert!(said.contains("epoch_file") && said.contains("No space left"), "{said}");
+    let printed = String::from_utf8_lossy(&failed.stderr);
+    assert_eq!((failed.status.code(), printed.lines().count()), (Some(1), 1), "{printed}");
+    assert!(printed.contains("epoch_file") && printed.contains("No space left"), "{printed}");
     drop(disk);
     std::fs::remove_dir_all(folder).expect("removed");
 }
@@ -250,7 +250,7 @@ fn carry((channel, receiver): &mut (Channel, Receiver)) {
 }
 
 /// Both ends of `over` receive its end, while `beside` continues.
-fn both_are_told(over: &mut (Channel, Receiver), beside: &mut (Channel, Receiver)) {
+fn both_are_notified(over: &mut (Channel, Receiver), beside: &mut (Channel, Receiver)) {
     let at_sink = loop {
         match over.1.recv_timeout(&mut [0; 2_000], PATIENCE) {
             Err(RecvError::Closed(reason)) => break reason,
@@ -301,7 +301,7 @@ fn goes_down(network: &Network, cables: [Cable; 2], folder: &Path, driver: &str)
         });
         // For a long time: the reservations are free again.
         network.switch(cables[0], down, "down");
-        both_are_told(&mut over, &mut beside);
+        both_are_notified(&mut over, &mut beside);
         eventually("nothing is reserved for it", || {
             b.status().expect("status").node.channels == 0 && a.status().expect("status").node.channels == 1
         });

@@ -154,7 +154,7 @@ impl Raw {
 }
 
 #[test]
-fn only_own_threads_for_own_channels_until_the_client_dies() {
+fn only_own_threads_for_own_channels_until_the_client_ends() {
     let Some(hosts) = Hosts::start("co-schedule-foreign", true) else { return };
     let (a, b) = (hosts.a.connect(), hosts.b.connect());
     let raw = Raw::connect(&hosts.b.socket);

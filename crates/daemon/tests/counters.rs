@@ -29,7 +29,7 @@ fn loops(status: &HostStatus) -> u64 {
 }
 
 /// The status of a channel in the answer to a request.
-fn told(raw: &Raw, channel: ChannelId) -> ChannelStatus {
+fn requested(raw: &Raw, channel: ChannelId) -> ChannelStatus {
     match raw.ask(Request::Channel { channel }).0 {
         Ok(Answer::Channel(status)) => *status,
         other => panic!("{other:?}"),
@@ -54,7 +54,7 @@ fn hammer(channel: &Channel, span: Duration) -> u64 {
 }
 
 #[test]
-fn a_program_that_reads_states_without_end_asks_nobody() {
+fn a_program_that_reads_states_without_end_sends_no_requests() {
     const SPAN: Duration = Duration::from_secs(1);
     let folder = folder("counters-ask");
     let mut hosts = Hosts::start(&folder, 0, &Wanted::default(), str::to_owned);
@@ -94,7 +94,7 @@ fn a_program_that_reads_states_without_end_asks_nobody() {
 }
 
 #[test]
-fn what_a_program_reads_is_what_a_request_is_told() {
+fn a_program_reads_the_same_counters_as_a_request_returns() {
     let folder = folder("counters-agree");
     let mut hosts = Hosts::start(&folder, 1, &Wanted::default(), str::to_owned);
     let raw = [&hosts.a.socket, hosts.socket_of_b()].map(Raw::greeted);
@@ -117,7 +117,7 @@ fn what_a_program_reads_is_what_a_request_is_told() {
     assert!(sent.status.counters.messages_out >= 60 && received.status.observed.is_some());
     let agrees = |state: ChannelState, raw: &Raw| {
         let channel = state.status.channel;
-        assert_eq!(comparable(state.status), comparable(told(raw, channel)));
+        assert_eq!(comparable(state.status), comparable(requested(raw, channel)));
     };
     agrees(sent, &raw[0]);
     agrees(received, &raw[1]);
@@ -166,7 +166,7 @@ fn attack(file: &OwnedFd) {
 }
 
 #[test]
-fn nobody_writes_counters_but_the_daemon() {
+fn only_the_daemon_writes_counters() {
     let folder = folder("counters-hostile");
     let mut hosts = Hosts::start(&folder, 2, &Wanted::default(), str::to_owned);
     let listener = hosts.connections[1].listen("target", |_| Consent::Accept).expect("a listener");
@@ -181,7 +181,7 @@ fn nobody_writes_counters_but_the_daemon() {
         assert!(writer.wait_sent(number - 1, None).expect("no error"), "open");
         let counted = reader.read(true).expect("the daemon is not always writing").counters;
         assert_eq!((counted.messages_in, counted.messages_out), (number, number));
-        assert_eq!(counted, told(&raw, channel).counters);
+        assert_eq!(counted, requested(&raw, channel).counters);
     }
     hosts.are_undisturbed();
     std::fs::remove_dir_all(folder).expect("removed");

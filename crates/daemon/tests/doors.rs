@@ -70,7 +70,7 @@ fn is_served(path: &Path) -> bool {
 /// Found with 6,000 threads that connect and close: another user waited 411 ms for each connection, and no
 /// user was charged.
 #[test]
-fn who_connects_without_end_pays_for_it_and_is_sent_away() {
+fn a_user_that_connects_without_end_is_charged_and_refused() {
     /// Many times what its account allows at once.
     const STORM: usize = 60_000;
     let folder = folder("doors-storm");
@@ -147,17 +147,17 @@ fn held(host: &Endsystem, user: u32) -> UserStatus {
 
 /// Opens of a remote user took all channels of a user who had not consented to them yet.
 #[test]
-fn opens_of_strangers_take_nothing_of_the_listeners_quota_before_consent() {
+fn opens_of_other_users_take_nothing_of_the_listeners_quota_before_consent() {
     const QUOTA: u64 = 4;
     let folder = folder("doors-strangers");
     let wanted = Wanted { daemon: "channels_per_user_max = 4", ..Wanted::default() };
     let mut hosts = Hosts::start(&folder, 2, &wanted, str::to_owned);
     let paths = [hosts.a.socket.clone(), hosts.socket_of_b().to_owned()];
     let Some(slow) = as_user(ANN, || listener(&paths[0])) else { return };
-    let Some(stranger) = as_user(BOB, || Raw::greeted(&paths[1])) else { return };
+    let Some(other_user) = as_user(BOB, || Raw::greeted(&paths[1])) else { return };
     let opens = QUOTA + 2;
     for number in 0..opens {
-        assert!(stranger.try_send(&open("slow@a", 100 + number)));
+        assert!(other_user.try_send(&open("slow@a", 100 + number)));
     }
     let waiting: Vec<ChannelId> = (0..opens).map(|_| incoming(&slow).0).collect();
     let of_ann = || held(&hosts.connections[0], ANN).channels;
@@ -173,23 +173,23 @@ fn opens_of_strangers_take_nothing_of_the_listeners_quota_before_consent() {
         Err(ApiError::Quota { what: Resource::Channels, used: QUOTA, limit }),
         "the receiver"
     );
-    assert_eq!(refusal(&stranger, 100), RefuseCause::Receiver("over its quota of 4 channels".into()));
+    assert_eq!(refusal(&other_user, 100), RefuseCause::Receiver("over its quota of 4 channels".into()));
     assert_eq!(of_ann(), QUOTA);
-    let books = hosts.connections[0].status().expect("status").books.expect("few channels are here");
-    assert_eq!(books.wrong, [], "every end is counted somewhere");
+    let audit = hosts.connections[0].status().expect("status").audit.expect("few channels are here");
+    assert_eq!(audit.wrong, [], "every end is counted somewhere");
     hosts.are_undisturbed();
-    drop((slow, stranger));
+    drop((slow, other_user));
     eventually("all is given back", || {
         let status = hosts.connections[0].status().expect("status");
         held(&hosts.connections[0], ANN) == UserStatus::default()
-            && status.books.is_some_and(|books| books.wrong.is_empty())
+            && status.audit.is_some_and(|audit| audit.wrong.is_empty())
     });
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
 /// Users that one packet has no room for.
 #[test]
-fn all_users_are_told_however_many_there_are() {
+fn status_lists_all_users_however_many_there_are() {
     const USERS: u32 = 600;
     let folder = folder("doors-users");
     let daemon = "users_max = 1000\nconnections_per_user_max = 4";

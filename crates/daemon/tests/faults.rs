@@ -71,7 +71,7 @@ fn malformed_requests_end_their_connection_only() {
 }
 
 #[test]
-fn another_version_is_told_so() {
+fn a_client_of_another_version_gets_that_error() {
     let pair = Pair::start();
     let raw = Raw::connect(&pair.a.socket);
     let error =
@@ -81,7 +81,7 @@ fn another_version_is_told_so() {
 }
 
 #[test]
-fn nobody_touches_what_is_anothers() {
+fn no_client_can_use_objects_of_another() {
     let pair = Pair::start();
     let (a, b) = (pair.a.connect(), pair.b.connect());
     let mut others = bystander(&a, &b);
@@ -183,7 +183,7 @@ fn rings_beyond_the_quota_are_refused_at_either_end() {
 }
 
 #[test]
-fn a_receiver_that_dies_ends_its_channels() {
+fn a_receiver_that_is_killed_ends_its_channels() {
     let pair = Pair::start();
     let (a, b) = (pair.a.connect(), pair.b.connect());
     let mut others = bystander(&a, &b);

@@ -166,7 +166,7 @@ fn the_kernels_packets_go_behind_ours_and_have_the_rest() {
 }
 
 #[test]
-fn a_device_that_is_not_punctuals_alone_is_told_and_what_nobody_bounds_is_degraded() {
+fn other_traffic_on_an_exclusive_device_is_reported_and_unbounded_links_are_degraded() {
     let Some(network) = hosts("foreign") else { return };
     let folder = folder("foreign");
     let (on_a, on_b) =
@@ -183,8 +183,8 @@ fn a_device_that_is_not_punctuals_alone_is_told_and_what_nobody_bounds_is_degrad
     drop(back);
     // The warnings at the start.
     let warned = [0, 1].map(|end| {
-        let said = std::fs::read_to_string(log_of(&folder, end)).expect("a log");
-        said.matches("is degraded: nothing bounds the kernel's traffic on its device").count()
+        let printed = std::fs::read_to_string(log_of(&folder, end)).expect("a log");
+        printed.matches("is degraded: nothing bounds the kernel's traffic on its device").count()
     });
     assert_eq!(warned, [0, 1]);
 
@@ -208,9 +208,9 @@ fn a_device_that_is_not_punctuals_alone_is_told_and_what_nobody_bounds_is_degrad
             });
         });
         eventually("foreign traffic is told", || is_foreign(&link()));
-        let told = link();
-        assert!(told.foreign_bps.is_some_and(|bps| bps > 1_000_000), "{told:?}");
-        assert!(told.mode.contains(&CABLE.device(0)), "{told:?}");
+        let reported = link();
+        assert!(reported.foreign_bps.is_some_and(|bps| bps > 1_000_000), "{reported:?}");
+        assert!(reported.mode.contains(&CABLE.device(0)), "{reported:?}");
         flooding.store(false, Ordering::Relaxed);
     });
     eventually("it is over", || !is_foreign(&link()));

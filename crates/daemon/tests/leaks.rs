@@ -22,13 +22,13 @@ fn nothing_leaks() {
                 let status = host.status().expect("status");
                 status.node.channels == 0
                     && status.users.iter().all(|user| user.channels + user.buffer_bytes == 0)
-                    && status.books.is_some_and(|books| books.wrong.is_empty() && books.waiting.is_empty())
+                    && status.audit.is_some_and(|audit| audit.wrong.is_empty() && audit.waiting.is_empty())
             })
         });
     };
     // The first round allocates what stays allocated.
     round();
-    let compared = a.status().expect("status").books.map(|books| books.compared);
+    let compared = a.status().expect("status").audit.map(|audit| audit.compared);
     assert!(compared.is_some_and(|compared| compared > 40), "{compared:?}");
     let before = descriptors();
     for _ in 0..33 {

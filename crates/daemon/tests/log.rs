@@ -32,8 +32,8 @@ fn links_that_come_and_go_and_channels_that_are_lost_are_in_the_log() {
     b.stop(Signal::KILL);
     awaits(&log, "WARN punctual::journal: link to-b to b is down: b does not answer;");
     awaits(&log, "WARN punctual::journal: channel to cam@b lost: a link or node on the route is down\n");
-    let said = std::fs::read_to_string(&log).expect("a log");
-    assert_eq!(said.matches("link to-b").count(), 2, "once each: {said}");
+    let printed = std::fs::read_to_string(&log).expect("a log");
+    assert_eq!(printed.matches("link to-b").count(), 2, "once each: {printed}");
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
@@ -57,7 +57,7 @@ fn a_neighbour_with_another_key_is_named_with_the_fix() {
     eventually("more are counted", || on_a.status().expect("status").node.links[0].unauthenticated > 3);
     let link = on_a.status().expect("status").node.links[0].clone();
     assert_eq!((link.alive, link.neighbour_name.as_str()), (false, "b"));
-    let said = std::fs::read_to_string(&log).expect("a log");
-    assert_eq!(said.matches("fail authentication").count(), 1, "once: {said}");
+    let printed = std::fs::read_to_string(&log).expect("a log");
+    assert_eq!(printed.matches("fail authentication").count(), 1, "once: {printed}");
     std::fs::remove_dir_all(folder).expect("removed");
 }

@@ -39,7 +39,7 @@ fn two_daemons_carry_a_channel_and_stop_gracefully() {
 }
 
 #[test]
-fn a_sender_that_finishes_learns_what_arrived_or_that_nobody_knows() {
+fn a_finished_sender_gets_the_receivers_count_or_that_it_is_unknown() {
     let folder = folder("finish");
     let (on_a, on_b) = (start(&folder, "a", 1), start(&folder, "b", 1));
     let (a, b) = (on_a.connect(), on_b.connect());
@@ -92,13 +92,13 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     let text = std::fs::read_to_string(&good).expect("read");
     std::fs::write(&degraded, format!("{text}\n[[host]]\nname = \"c\"\nid = 77\n{link}")).expect("written");
     let checked = run(&["--check"], &degraded);
-    let said = String::from_utf8_lossy(&checked.stderr);
-    assert!(checked.status.success() && said.lines().count() == 1, "{said}");
+    let printed = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success() && printed.lines().count() == 1, "{printed}");
     assert!(
-        said.starts_with("punctuald: warning: link m is degraded: nothing bounds the kernel's traffic"),
-        "{said}"
+        printed.starts_with("punctuald: warning: link m is degraded: nothing bounds the kernel's traffic"),
+        "{printed}"
     );
-    assert!(said.contains("kernel_traffic = \"shaped\""), "{said}");
+    assert!(printed.contains("kernel_traffic = \"shaped\""), "{printed}");
     let checked = run(&["--check", "--json"], &degraded);
     let object: serde_json::Value = serde_json::from_slice(&checked.stdout).expect("one object");
     assert_eq!(object["warnings"].as_array().map(Vec::len), Some(1), "{object}");
@@ -110,23 +110,23 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
         good.display()
     );
     let checked = Command::new("sh").args(["-c", &limited]).output().expect("punctuald runs");
-    let said = String::from_utf8_lossy(&checked.stderr);
-    assert!(checked.status.success() && said.lines().count() == 1, "{said}");
-    assert!(said.contains("may take 596 descriptors") && said.contains("LimitNOFILE=596"), "{said}");
+    let printed = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success() && printed.lines().count() == 1, "{printed}");
+    assert!(printed.contains("may take 596 descriptors") && printed.contains("LimitNOFILE=596"), "{printed}");
 
     let bad = folder.join("bad.toml");
     let text = std::fs::read_to_string(&good).expect("read").replace("rate =", "speed =");
     std::fs::write(&bad, text).expect("written");
     for arguments in [&["--check"][..], &["--best-effort-host"][..]] {
         let failed = run(arguments, &bad);
-        let said = String::from_utf8_lossy(&failed.stderr);
-        assert_eq!((failed.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-        assert!(said.contains("speed"), "{said}");
+        let printed = String::from_utf8_lossy(&failed.stderr);
+        assert_eq!((failed.status.code(), printed.lines().count()), (Some(1), 1), "{printed}");
+        assert!(printed.contains("speed"), "{printed}");
         let failed = run(&[arguments, &["--json"]].concat(), &bad);
         let object: serde_json::Value = serde_json::from_slice(&failed.stdout).expect("one object");
         assert_eq!((failed.status.code(), &object["error"]["exit_code"]), (Some(1), &1.into()));
         assert!(object["error"]["message"].as_str().is_some_and(|line| line.contains("speed")), "{object}");
-        assert_eq!(String::from_utf8_lossy(&failed.stderr), said, "the line is there all the same");
+        assert_eq!(String::from_utf8_lossy(&failed.stderr), printed, "the line is there all the same");
     }
     std::fs::remove_dir_all(folder).expect("removed");
 }
@@ -154,10 +154,10 @@ fn a_plan_that_cannot_be_scheduled_here_is_one_line_with_the_flow_and_the_fix() 
     };
     // 10 ms in each 9.
     let failed = start(6_000_000).output().expect("punctuald runs");
-    let said = String::from_utf8_lossy(&failed.stderr);
-    assert_eq!((failed.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-    assert!(said.contains("the plan cannot be scheduled here: flow \"film\""), "{said}");
-    assert!(said.contains("make it again with 'punctual plan'"), "{said}");
+    let printed = String::from_utf8_lossy(&failed.stderr);
+    assert_eq!((failed.status.code(), printed.lines().count()), (Some(1), 1), "{printed}");
+    assert!(printed.contains("the plan cannot be scheduled here: flow \"film\""), "{printed}");
+    assert!(printed.contains("make it again with 'punctual plan'"), "{printed}");
     // A lighter one is served.
     let mut served =
         start(1_000_000).arg("--json").stdout(std::process::Stdio::piped()).spawn().expect("punctuald runs");
@@ -175,9 +175,9 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
     for arguments in [&[][..], &["--no-such-option"][..], &["--config"][..]] {
         let failed =
             Command::new(env!("CARGO_BIN_EXE_punctuald")).args(arguments).output().expect("punctuald runs");
-        let said = String::from_utf8_lossy(&failed.stderr);
-        assert_eq!((failed.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-        assert!(said.contains("punctuald --help"), "{said}");
+        let printed = String::from_utf8_lossy(&failed.stderr);
+        assert_eq!((failed.status.code(), printed.lines().count()), (Some(2), 1), "{printed}");
+        assert!(printed.contains("punctuald --help"), "{printed}");
     }
     let failed = Command::new(env!("CARGO_BIN_EXE_punctuald")).args(["--json", "--check"]).output();
     let failed = failed.expect("punctuald runs");

@@ -55,7 +55,7 @@ fn flow(slots: u32) -> Request {
 
 /// The client has a ring and a bell for each of its own channels; no request gives it another's.
 #[test]
-fn nobody_is_handed_the_ring_of_another() {
+fn no_client_gets_the_ring_of_another() {
     let folder = folder("rings-handed");
     let mut hosts = Hosts::start(&folder, 0, &Wanted::default(), str::to_owned);
     let raw = Raw::greeted(&hosts.a.socket);

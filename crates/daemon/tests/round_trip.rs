@@ -133,7 +133,7 @@ fn ratio(one: &[u64], other: &[u64]) -> [f64; 3] {
 }
 
 #[test]
-fn messages_go_round_through_two_daemons_whoever_rings() {
+fn messages_go_round_through_two_daemons_with_either_kind_of_doorbell() {
     assert!(rustix::process::getuid().is_root(), "programs of other users take root");
     let number = std::env::var(NUMBER).map_or(2 * SLICE, |text| text.parse().expect("a number"));
     let folder = folder("round-trip");

@@ -119,10 +119,10 @@ fn one(sender: &Endsystem, listener: &Listener, lazy: bool) -> Outcome {
         });
         let mut channel = sender.open("first@c", contract(1_000)).expect("a channel");
         let opened = Instant::now();
-        let (said, sent) = std::sync::mpsc::channel();
+        let (ready, sent) = std::sync::mpsc::channel();
         let sending = scope.spawn(move || {
-            send(&mut channel, opened, &said);
-            (channel, said)
+            send(&mut channel, opened, &ready);
+            (channel, ready)
         });
         let (mut receiver, accepted) = accepting.join().expect("it accepts");
         if lazy {

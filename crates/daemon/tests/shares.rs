@@ -79,7 +79,7 @@ fn descriptors_are_within_a_quota_that_is_no_less_than_what_is_held() {
 
 /// Packets that wait for a program that does not read count, too, with the descriptors of its rings.
 #[test]
-fn descriptors_on_their_way_to_who_does_not_read_count() {
+fn descriptors_in_unread_answers_count() {
     let folder = folder("shares-unread");
     let daemon = "channels_per_user_max = 1000\ndescriptors_per_user_max = 400\n\
                   request_share_per_user_max = \"100%\"";
@@ -119,7 +119,7 @@ fn requests(status: &HostStatus) -> u64 {
 
 /// Each connection that hung up had 16 requests a turn.
 #[test]
-fn requests_of_those_who_hang_up_are_within_their_users_turn() {
+fn requests_of_closed_connections_count_in_their_users_turn() {
     let folder = folder("shares-hung-up");
     let wanted = Wanted { daemon: "request_share_per_user_max = \"100%\"", hello: "5s", ..Wanted::default() };
     let mut hosts = Hosts::start(&folder, 2, &wanted, str::to_owned);
@@ -161,7 +161,7 @@ fn service_ticks(pid: Pid) -> u64 {
 
 /// The time in which the service makes rings was charged to no user, so such a user could take all of it.
 #[test]
-fn who_has_rings_made_without_end_pays_for_the_time_of_the_service() {
+fn a_user_that_requests_rings_without_end_is_charged_for_the_services_time() {
     let folder = folder("shares-rings");
     let daemon = "request_share_per_user_max = \"0.01%\"";
     let mut hosts = Hosts::start(&folder, 3, &Wanted { daemon, ..Wanted::default() }, str::to_owned);
@@ -214,7 +214,7 @@ fn who_has_rings_made_without_end_pays_for_the_time_of_the_service() {
 
 /// A client with a thousand ends kept the service for a thousand round trips to the processor.
 #[test]
-fn a_client_that_dies_with_a_thousand_flows_keeps_nobody_waiting() {
+fn a_client_that_ends_with_a_thousand_flows_delays_no_other() {
     let folder = folder("shares-dies");
     let daemon = "channels_per_user_max = 1100\ndescriptors_per_user_max = 8000\n\
                   request_share_per_user_max = \"100%\"";

@@ -73,7 +73,7 @@ impl Hosts {
         (channel, listener.accept_timeout(PATIENCE).expect("no error").expect("a channel"))
     }
 
-    fn says(&self, name: &str, line: &str) -> bool {
+    fn has_logged(&self, name: &str, line: &str) -> bool {
         std::fs::read_to_string(log(&self.folder, name)).is_ok_and(|text| text.contains(line))
     }
 
@@ -110,7 +110,7 @@ fn is_processor_of(stage: &BrokenStage, host: &str) -> bool {
 }
 
 #[test]
-fn a_processor_that_stands_still_at_the_source_is_named_at_both_ends() {
+fn a_stopped_processor_at_the_source_is_named_at_both_ends() {
     let Some(hosts) = Hosts::start("still-source", 20, "a") else { return };
     let (mut channel, mut receiver) = hosts.open(5);
     exchange(&mut channel, &mut receiver, Duration::from_millis(500));
@@ -127,25 +127,25 @@ fn a_processor_that_stands_still_at_the_source_is_named_at_both_ends() {
     assert!(named.late.by_max < Nanos::from_millis(500), "{named}");
     assert!(node.late_service.times > before + 10 && node.wakes.late > 10, "{:?}", node.wakes);
     for events in [channel.events(), receiver.events()] {
-        let told = events
+        let reported = events
             .iter()
             .any(|event| matches!(event, ChannelEvent::Degraded(stage) if is_processor_of(stage, "a")));
-        assert!(told, "{events:?}");
+        assert!(reported, "{events:?}");
     }
-    assert!(hosts.says("a", "degraded: processor of a serves later than its bounds"));
+    assert!(hosts.has_logged("a", "degraded: processor of a serves later than its bounds"));
     drop((channel, receiver));
     hosts.end();
 }
 
 #[test]
-fn what_a_processor_that_stands_still_throws_away_is_lost_there_and_its_first_standstill_is_told() {
+fn losses_of_a_stopped_processor_are_counted_there_and_its_first_stop_is_reported() {
     let Some(hosts) = Hosts::start("still-sink", 21, "b") else { return };
     let (mut channel, mut receiver) = hosts.open(20);
     exchange(&mut channel, &mut receiver, Duration::from_millis(500));
     let hog = Hog::start(CPU, Nanos::from_millis(150), Nanos::from_secs(1));
     let (sent, received) = exchange(&mut channel, &mut receiver, Duration::from_millis(300));
-    let said = ["late: processor of b was up to ", "degraded: processor of b serves later than"];
-    eventually("it is in the log", || said.iter().any(|line| hosts.says("b", line)));
+    let lines = ["late: processor of b was up to ", "degraded: processor of b serves later than"];
+    eventually("it is in the log", || lines.iter().any(|line| hosts.has_logged("b", line)));
     let node = hosts.ends[1].status().expect("status").node;
     let is_shown = node.late.iter().any(|stage| stage.host == "b" && stage.towards.is_none());
     assert!(is_shown || node.broken.iter().any(|stage| is_processor_of(stage, "b")), "{:?}", node.late);

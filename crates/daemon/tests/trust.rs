@@ -98,7 +98,7 @@ fn what_is_not_read_stays_within_the_quota_and_is_given_back() {
 /// A user's programs that send requests without end get their share of the processor's time; other users and
 /// root are served meanwhile.
 #[test]
-fn who_asks_without_end_gets_its_share_and_others_are_served() {
+fn a_user_that_sends_requests_without_end_gets_its_share_and_others_are_served() {
     let folder = folder("share");
     let wanted = Wanted { daemon: "request_share_per_user_max = \"0.01%\"", ..Wanted::default() };
     let mut hosts = Hosts::start(&folder, 1, &wanted, str::to_owned);
@@ -166,7 +166,7 @@ fn refused(user: u32, daemon: &Program) -> Option<ApiError> {
 
 /// Found with 64 users: the 65th, root too, saw that its connection was reset.
 #[test]
-fn users_who_take_every_place_leave_root_his_and_others_read_why() {
+fn users_that_take_every_place_leave_roots_place_and_others_get_the_reason() {
     let folder = folder("places");
     let wanted = Wanted { daemon: "users_max = 2", hello: "5s", ..Wanted::default() };
     let mut hosts = Hosts::start(&folder, 2, &wanted, str::to_owned);
@@ -277,7 +277,7 @@ fn a_program_cannot_declare_time_of_the_processor() {
 /// The channel that comes in answer is one too many for the user: the program that requested it receives the
 /// refusal.
 #[test]
-fn who_asks_for_a_channel_beyond_its_quota_is_told() {
+fn a_request_for_a_channel_beyond_the_quota_gets_that_error() {
     let folder = folder("asked");
     let wanted = Wanted { daemon: "channels_per_user_max = 2", ..Wanted::default() };
     let hosts = Hosts::start(&folder, 7, &wanted, str::to_owned);
@@ -321,13 +321,13 @@ fn who_asks_for_a_channel_beyond_its_quota_is_told() {
 /// Connections of users take every descriptor that the daemon may have: the next user is refused with a
 /// reason, and root is let in.
 #[test]
-fn who_takes_every_descriptor_does_not_keep_root_out() {
+fn a_user_that_takes_every_descriptor_does_not_lock_root_out() {
     let folder = folder("exhausted");
     let wanted = Wanted { daemon: "connections_per_user_max = 1000", ..Wanted::default() };
     let mut hosts = Hosts::start(&folder, 5, &wanted, |line| format!("prlimit --nofile=100 {line}"));
     let path = hosts.a.socket.clone();
     let mut crowd = Vec::new();
-    let told = as_user(ANN, || {
+    let reported = as_user(ANN, || {
         for _ in 0..200 {
             let raw = Raw::connect(&path);
             let hello = Request::Hello { version: VERSION, program: "raw".into() };
@@ -342,8 +342,8 @@ fn who_takes_every_descriptor_does_not_keep_root_out() {
         }
         panic!("200 connections in 100 descriptors");
     });
-    let Some(told) = told else { return };
-    assert!(told.contains("no descriptor left") && told.contains("LimitNOFILE"), "{told}");
+    let Some(reported) = reported else { return };
+    assert!(reported.contains("no descriptor left") && reported.contains("LimitNOFILE"), "{reported}");
     let root = Endsystem::connect_to(&path).expect("root has the last one");
     assert!(root.status().is_ok());
     hosts.are_undisturbed();

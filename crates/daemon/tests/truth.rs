@@ -114,7 +114,7 @@ fn exchange(channel: &mut Channel, receiver: &mut Receiver, messages: usize) -> 
 }
 
 #[test]
-fn a_wire_that_is_slower_than_configured_is_told_and_named_at_both_ends_until_it_has_healed() {
+fn a_wire_that_is_slower_than_configured_is_named_at_both_ends_until_it_heals() {
     let Some(network) = Network::new("truth", 2) else { return };
     network.join(CABLE);
     let folder = folder("truth");
@@ -172,12 +172,12 @@ fn a_wire_that_is_slower_than_configured_is_told_and_named_at_both_ends_until_it
     eventually("and for the receiver", || healed(receiver.events()));
     // In both logs, also of the host that does not have the stage.
     for host in ["a", "b"] {
-        let said = std::fs::read_to_string(log_of(&folder, host)).expect("a log");
+        let printed = std::fs::read_to_string(log_of(&folder, host)).expect("a log");
         let line = |begins: &str| {
-            said.lines().any(|line| line.contains(begins) && line.contains("channels here pass it"))
+            printed.lines().any(|line| line.contains(begins) && line.contains("channels here pass it"))
         };
-        assert!(line("WARN punctual::journal: degraded: link a-b drains at "), "{host}: {said}");
-        assert!(line("INFO punctual::journal: healed: link a-b: "), "{host}: {said}");
+        assert!(line("WARN punctual::journal: degraded: link a-b drains at "), "{host}: {printed}");
+        assert!(line("INFO punctual::journal: healed: link a-b: "), "{host}: {printed}");
     }
     let again = exchange(&mut control, &mut receiver, 100);
     let late = again

@@ -36,18 +36,18 @@ fn daemon(name: &str, more: &str) -> Daemon {
 }
 
 /// A handler that reports with how many data units it is called; `work` is its body.
-fn telling(
+fn reporting(
     host: &Endsystem,
     terms: Terms,
     mut work: impl FnMut(u32) -> Progress + Send + 'static,
 ) -> (Rtu, Receiver<u32>) {
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let handler = host.register(terms, move |units| {
         // The receiver is gone once the test is over.
-        let _ = tell.send(units);
+        let _ = sender.send(units);
         work(units)
     });
-    (handler.expect("granted"), told)
+    (handler.expect("granted"), receiver)
 }
 
 fn done(units: u32) -> Progress {
@@ -59,13 +59,13 @@ fn a_body_is_called_on_a_thread_of_the_program() {
     let daemon = daemon("called", "");
     let host = daemon.connect();
     let own = std::thread::current().id();
-    let (handler, told) = telling(&host, low(), move |units| {
+    let (handler, receiver) = reporting(&host, low(), move |units| {
         assert_ne!(std::thread::current().id(), own);
         done(units)
     });
     for _ in 0..3 {
         handler.make_ready().expect("a daemon");
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(1));
+        assert_eq!(receiver.recv_timeout(PATIENCE), Ok(1));
     }
     let bound = handler.grant().bound.expect("a promise");
     assert!(bound <= MS(5), "{bound}");
@@ -76,20 +76,20 @@ fn a_body_is_called_on_a_thread_of_the_program() {
     assert_eq!(host.handlers().expect("handlers"), [status]);
     drop(handler);
     eventually("it is gone", || host.handlers().expect("handlers").is_empty());
-    assert!(told.recv().is_err(), "its body is gone, too");
+    assert!(receiver.recv().is_err(), "its body is gone, too");
 }
 
 #[test]
-fn work_that_comes_in_between_is_not_forgotten() {
+fn work_that_arrives_in_between_is_not_lost() {
     let daemon = daemon("between", "");
     let host = daemon.connect();
     let work = Arc::new(AtomicU32::new(0));
-    let (left, (tell, told)) = (Arc::clone(&work), channel());
+    let (left, (sender, receiver)) = (Arc::clone(&work), channel());
     let handler = host.register(terms(Class::BestEffort), move |units| {
         let had = left.load(Ordering::SeqCst);
         let units = units.min(had);
         if left.fetch_sub(units, Ordering::SeqCst) == units {
-            let _ = tell.send(());
+            let _ = sender.send(());
         }
         Progress { units, more: had > units }
     });
@@ -101,7 +101,7 @@ fn work_that_comes_in_between_is_not_forgotten() {
         handler.make_ready().expect("a daemon");
     }
     while work.load(Ordering::SeqCst) > 0 {
-        told.recv_timeout(PATIENCE).expect("all of it is done");
+        receiver.recv_timeout(PATIENCE).expect("all of it is done");
     }
     eventually("all is counted", || handler.status().expect("a status").counters.units_beyond >= 2_000);
 }
@@ -111,10 +111,10 @@ fn a_period_has_as_many_calls_as_were_granted() {
     let daemon = daemon("period", "");
     let host = daemon.connect();
     let class = Class::Guaranteed { period: MS(10), units: 2 };
-    let (handler, told) = telling(&host, terms(class), |units| Progress { units, more: true });
+    let (handler, receiver) = reporting(&host, terms(class), |units| Progress { units, more: true });
     handler.make_ready().expect("a daemon");
     let begun = std::time::Instant::now();
-    (0..41).for_each(|_| assert_eq!(told.recv_timeout(PATIENCE), Ok(1)));
+    (0..41).for_each(|_| assert_eq!(receiver.recv_timeout(PATIENCE), Ok(1)));
     // Two in each period, the first and the last of them shared.
     assert!(begun.elapsed() >= std::time::Duration::from_millis(190), "{:?}", begun.elapsed());
 }
@@ -123,10 +123,10 @@ fn a_period_has_as_many_calls_as_were_granted() {
 fn one_that_takes_more_than_it_is_given_is_demoted() {
     let daemon = daemon("greedy", "");
     let host = daemon.connect();
-    let (handler, told) = telling(&host, low(), |units| Progress { units: units + 1, more: true });
+    let (handler, receiver) = reporting(&host, low(), |units| Progress { units: units + 1, more: true });
     handler.make_ready().expect("a daemon");
     eventually("it is demoted", || {
-        let _ = told.try_recv();
+        let _ = receiver.try_recv();
         handler.status().expect("a status").demoted == Some(Misconduct::IgnoredYield)
     });
     assert_eq!(handler.status().expect("a status").bound, None);
@@ -200,8 +200,8 @@ fn a_program_that_is_gone_gives_everything_back() {
             && held(&now) == held(&idle)
             && now.node.cpu_utilisation == idle.node.cpu_utilisation
     });
-    let books = host.status().expect("a status").books.expect("of its own user");
-    assert_eq!(books.wrong, []);
+    let audit = host.status().expect("a status").audit.expect("of its own user");
+    assert_eq!(audit.wrong, []);
 }
 
 /// A client of the version before has what it had.
@@ -229,12 +229,12 @@ fn the_thread_runs_at_the_priority_of_its_class_where_the_host_allows_it() {
     let host = daemon.connect();
     let seen = Arc::new(Mutex::new(None));
     let theirs = Arc::clone(&seen);
-    let (handler, told) = telling(&host, low(), move |units| {
+    let (handler, receiver) = reporting(&host, low(), move |units| {
         *theirs.lock().expect("no panic") = attributes(SELF).ok();
         done(units)
     });
     handler.make_ready().expect("a daemon");
-    told.recv_timeout(PATIENCE).expect("called");
+    receiver.recv_timeout(PATIENCE).expect("called");
     let priority = handler.priority().expect("a priority");
     // 5 ms: 8 half-octaves above 250 us, in the upper half of 10 to 40.
     assert_eq!(priority, 32);

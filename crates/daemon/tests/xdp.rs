@@ -167,9 +167,9 @@ fn a_daemon_that_cannot_start_leaves_nothing_in_the_kernel() {
             .env("PUNCTUAL_LOG", "error")
             .output()
             .expect("punctuald runs");
-        let said = String::from_utf8_lossy(&failed.stderr);
-        assert_eq!((failed.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-        assert!(said.contains(&says), "{said}");
+        let printed = String::from_utf8_lossy(&failed.stderr);
+        assert_eq!((failed.status.code(), printed.lines().count()), (Some(1), 1), "{printed}");
+        assert!(printed.contains(&says), "{printed}");
         assert_eq!(photographs(&network), before);
         // Other tests may have theirs loaded meanwhile, but not for that long.
         eventually("nothing of it is in the kernel", || programs(&tag).is_subset(&loaded));
@@ -185,7 +185,7 @@ fn driver(host: &Endsystem, link: usize) -> DriverStatus {
 /// Only the driver sees unsealed packets beyond a quarter of `packets_per_second` and a burst of some dozens;
 /// other neighbours' signalling continues.
 #[test]
-fn a_flood_of_signalling_ends_in_the_driver_and_other_neighbours_are_heard() {
+fn a_flood_of_signalling_is_dropped_in_the_driver_and_other_neighbours_get_through() {
     const FLOOD: u64 = 50_000;
     let Some(network) = Network::new("flood", 3) else { return };
     network.join(CABLE);
@@ -214,7 +214,7 @@ fn a_flood_of_signalling_ends_in_the_driver_and_other_neighbours_are_heard() {
         (0..FLOOD).filter(|_| socket.send(&[1; 100]).is_ok()).count() as u64
     });
     assert!(sent > FLOOD / 2, "{sent} packets left");
-    let heard = b.status().expect("status").node.links[0].packets_signalling;
+    let received = b.status().expect("status").node.links[0].packets_signalling;
     let policed = || driver(&a, 1).drops.policed;
     eventually("most of it is policed", || policed() > sent / 2);
     let taken = driver(&a, 1).packets_in;
@@ -229,7 +229,7 @@ fn a_flood_of_signalling_ends_in_the_driver_and_other_neighbours_are_heard() {
     }
     eventually("HELLOs go on", || {
         assert!(is_alive());
-        b.status().expect("status").node.links[0].packets_signalling > heard + 3
+        b.status().expect("status").node.links[0].packets_signalling > received + 3
     });
     assert_eq!([&a, &b].map(|host| driver(host, 0).drops.policed), [0, 0]);
     println!("{sent} packets in {:?}: {} policed, {taken} taken", begun.elapsed(), policed());
@@ -268,7 +268,7 @@ fn a_forger_of_the_neighbours_addresses_ends_no_channel() {
     let listener = b.listen("bystander", |_| punctual::Consent::Accept).expect("a listener");
     let mut channel = a.open("bystander@b", common::contract(200, 50, 300)).expect("a channel");
     let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
-    let heard = |host: &Endsystem| host.status().expect("status").node.links[0].packets_signalling;
+    let received = |host: &Endsystem| host.status().expect("status").node.links[0].packets_signalling;
 
     let stop = AtomicBool::new(false);
     let left = std::thread::scope(|scope| {
@@ -276,8 +276,8 @@ fn a_forger_of_the_neighbours_addresses_ends_no_channel() {
         let dropped = || driver(&a, 0).drops.policed + driver(&a, 0).drops.no_buffer;
         // Strangers' are 13 a second at most, so this takes longer than the silence after which a neighbour is given up; that
         // would end the channel.
-        let since = heard(&a);
-        eventually("HELLOs come through the flood", || heard(&a) > since + 60 && dropped() > FORGED_MIN);
+        let since = received(&a);
+        eventually("HELLOs come through the flood", || received(&a) > since + 60 && dropped() > FORGED_MIN);
         for _ in 0..20 {
             channel.send(b"undisturbed").expect("sent");
             receiver.recv_timeout(&mut [0; 200], PATIENCE).expect("received");

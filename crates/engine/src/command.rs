@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_arrives_and_a_dropped_one_is_told() {
+    fn an_answer_arrives_and_a_dropped_one_is_an_error() {
         let (answer, reply) = question();
         let answering = thread::spawn(move || answer.send(42));
         assert_eq!(reply.wait(), Ok(42));

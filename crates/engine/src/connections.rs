@@ -1,14 +1,19 @@
 //! TCP of this host's own, begun from any thread (see [`crate::tcp`]).
 
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use punctual_link::NextHop;
-use punctual_proto::ids::LinkId;
+use punctual_proto::Nanos;
+use punctual_proto::api::UserId;
+use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
+use punctual_tcp::endsystem::Endsystem;
 
 use crate::error::EngineGone;
-use crate::handle::{CallError, EngineHandle};
-use crate::tcp::{Accepted, TcpConnect, TcpListen, TcpParts, TcpRefusal, TcpStatus};
+use crate::handle::{CallError, EngineHandle, WatchError};
+use crate::tcp::{Accepted, TcpConnect, TcpId, TcpListen, TcpParts, TcpRefusal, TcpStatus, TcpTimeWait};
 
 impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// The way to `remote` over a link; it is asked for, and followed while a clone of it exists.
@@ -19,18 +24,30 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         self.ask(move |processor, _| processor.next_hop(link, remote))
     }
 
+    /// Lets a link have connections, whose late segments in TIME-WAIT this handler answers; waits for the answer of admission.
+    ///
+    /// # Errors
+    /// The refusal inside; outside, that of [`EngineHandle::call`].
+    pub fn serve_tcp(&self, link: LinkId, wanted: TcpTimeWait<O>) -> Result<Result<(), TcpRefusal>, CallError>
+    where
+        O: Send,
+    {
+        self.answered(move |processor, answer, now| processor.serve_tcp(link, wanted, answer, now))
+    }
+
     /// Begins a connection and waits for the answer of admission; returns its number.
     ///
     /// # Errors
     /// The refusal inside; outside, that of [`EngineHandle::call`].
-    pub fn connect_tcp(&self, wanted: TcpConnect<O, I>) -> Result<Result<u32, TcpRefusal>, CallError>
+    pub fn connect_tcp(&self, wanted: TcpConnect<O, I>) -> Result<Result<TcpId, TcpRefusal>, CallError>
     where
         O: Outbox<Message: Send> + Send,
         I: Send,
     {
-        self.answered(move |processor, answer, now| {
+        let answer = self.answered(move |processor, answer, now| {
             processor.connect_tcp(wanted, |rings| Box::new(rings), answer, now);
-        })
+        })?;
+        Ok(answer.map_err(|(refusal, _remains)| refusal))
     }
 
     /// Begins to listen and waits for the answer of admission; returns the listener's number.
@@ -57,7 +74,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         O: Outbox<Message: Send> + Send,
         I: Send,
     {
-        self.ask(move |processor, now| processor.accept_tcp(listener, parts, |rings| Box::new(rings), now))
+        let answer = self
+            .ask(move |processor, now| processor.accept_tcp(listener, parts, |rings| Box::new(rings), now))?;
+        Ok(answer.map_err(|(refusal, _remains)| refusal))
     }
 
     /// Ends a listener; the connections that it has opened stay.
@@ -74,25 +93,45 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     ///
     /// # Errors
     /// [`EngineGone`].
-    pub fn ready_tcp(&self, connection: u32) -> Result<(), EngineGone> {
+    pub fn ready_tcp(&self, connection: TcpId) -> Result<(), EngineGone> {
         self.order(move |processor, now| processor.ready_tcp(connection, now))
+    }
+
+    /// Watches the doorbell of a connection's program in another process: a ring of it does what [`Self::ready_tcp`] does, until
+    /// [`EngineHandle::unwatch`] of `channel`, a handle that the node has reserved. Rings beyond two for each segment of its
+    /// class count in the allowance of `payer`; see [`EngineHandle::watch`]. Runs after messages, and returns how long it took.
+    ///
+    /// # Errors
+    /// As [`EngineHandle::watch`].
+    pub fn watch_tcp(
+        &self,
+        channel: ChannelId,
+        connection: TcpId,
+        doorbell: Arc<OwnedFd>,
+        payer: Option<UserId>,
+    ) -> Result<Nanos, WatchError> {
+        self.watch_with(move |processor, at| {
+            processor.watch_tcp(channel, connection, doorbell, payer)?;
+            processor.ready_tcp(connection, at);
+            Ok(())
+        })
     }
 
     /// The program closes its direction behind the bytes that it has written.
     ///
     /// # Errors
     /// [`EngineGone`].
-    pub fn close_tcp(&self, connection: u32) -> Result<(), EngineGone> {
-        self.order(move |processor, now| processor.change_tcp(connection, now, |tcp| tcp.close(connection)))
+    pub fn close_tcp(&self, connection: TcpId) -> Result<(), EngineGone> {
+        self.order(move |processor, now| processor.change_tcp(connection, now, Endsystem::close))
     }
 
     /// The program is gone.
     ///
     /// # Errors
     /// [`EngineGone`].
-    pub fn release_tcp(&self, connection: u32) -> Result<(), EngineGone> {
+    pub fn release_tcp(&self, connection: TcpId) -> Result<(), EngineGone> {
         self.order(move |processor, now| {
-            processor.change_tcp(connection, now, |tcp| tcp.release(connection, now));
+            processor.change_tcp(connection, now, |tcp, index| tcp.release(index, now));
         })
     }
 
@@ -100,15 +139,15 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     ///
     /// # Errors
     /// [`EngineGone`].
-    pub fn abort_tcp(&self, connection: u32) -> Result<(), EngineGone> {
-        self.order(move |processor, now| processor.change_tcp(connection, now, |tcp| tcp.abort(connection)))
+    pub fn abort_tcp(&self, connection: TcpId) -> Result<(), EngineGone> {
+        self.order(move |processor, now| processor.change_tcp(connection, now, Endsystem::abort))
     }
 
     /// What is known of a connection; `None` once it is over.
     ///
     /// # Errors
     /// See [`EngineHandle::call`].
-    pub fn tcp_status(&self, connection: u32) -> Result<Option<TcpStatus>, CallError> {
+    pub fn tcp_status(&self, connection: TcpId) -> Result<Option<TcpStatus>, CallError> {
         self.ask(move |processor, _| processor.tcp_status(connection))
     }
 }

@@ -203,11 +203,19 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         doorbell: Arc<OwnedFd>,
         payer: Option<UserId>,
     ) -> Result<Nanos, WatchError> {
-        let watch = move |processor: &mut Processor<O, I>, at| {
+        self.watch_with(move |processor, at| processor.watch(channel, doorbell, payer, at))
+    }
+
+    /// Runs `watch` after messages; returns how long it took.
+    pub(crate) fn watch_with(
+        &self,
+        watch: impl FnOnce(&mut Processor<O, I>, Instant) -> io::Result<()> + Send + 'static,
+    ) -> Result<Nanos, WatchError> {
+        let timed = move |processor: &mut Processor<O, I>, at| {
             let begun = now();
-            processor.watch(channel, doorbell, payer, at).map(|()| now().since(begun))
+            watch(processor, at).map(|()| now().since(begun))
         };
-        Ok(ask_on(self.inner.shared.background(), watch)??)
+        Ok(ask_on(self.inner.shared.background(), timed)??)
     }
 
     /// Drops the channel's doorbell, if it has one, without waiting: soon only the caller holds it.

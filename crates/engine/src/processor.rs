@@ -264,7 +264,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// much as a check of a ring. Work after the last reading of a turn with messages belongs to the next
     /// turn, which begins at that time, or is a check of the next timers.
     fn turn(&mut self, at: Instant) -> Turn {
-        if let Some(late) = self.pace.standstill.look(at, self.node.has_sources()) {
+        if let Some(late) = self.pace.standstill.check(at, self.node.has_sources()) {
             self.node.record_standstill(late, at);
         }
         self.ports.iter_mut().for_each(|port| port.end_rest(at));
@@ -290,14 +290,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let flushed = self.flush(at);
         // Many adapters are done at once: the window that opens is used at once.
         let completed = self.complete(flushed);
-        let told = self.hand_out_events() | self.have_decided();
-        progress |= told;
+        let has_reported = self.hand_out_events() | self.have_decided();
+        progress |= has_reported;
         if progress {
             self.pace.standstill.work();
         }
         // Neither belongs to a message: commands and timers in a turn without one, and the events of
         // channels.
-        let is_untimed = told || (flushed == read_at && !completed_first);
+        let is_untimed = has_reported || (flushed == read_at && !completed_first);
         let ended = if is_untimed { now() } else { flushed };
         Turn {
             progress: progress | completed,
@@ -320,7 +320,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         while let Some(channel) = self.programs.doorbells.next_rung() {
             // Take the first messages of each ring now, so that the node has their deadlines.
             let most = left.max(RING_MESSAGES_BEHIND);
-            left = left.saturating_sub(self.node.handle_ring_within(channel, most, at));
+            if !self.ring_tcp(channel, at) {
+                left = left.saturating_sub(self.node.handle_ring_within(channel, most, at));
+            }
             any = true;
         }
         any

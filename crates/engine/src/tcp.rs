@@ -40,6 +40,27 @@ pub struct TcpTerms {
     pub inlet: Inlet,
 }
 
+/// A connection of an engine. A number is used again when its connection is over; then the count differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TcpId {
+    /// Number of the connection and of its flow in the driver.
+    pub(crate) index: u32,
+    /// Connections of the engine before this one.
+    pub(crate) count: u64,
+}
+
+/// What answers late segments of a link's connections in TIME-WAIT.
+pub struct TcpTimeWait<O: Outbox> {
+    /// Terms of the handler: best effort.
+    pub terms: RtuTerms,
+    /// What it sends: to the link, as large as the largest segment.
+    pub sending: RtuSending,
+    /// The ring of segments: the end that the node reads.
+    pub segments_out: O,
+    /// Its other end.
+    pub segments_in: Box<dyn Segments + Send>,
+}
+
 /// The parts of one connection that its owner makes.
 pub struct TcpParts<O: Outbox, I: Inbox> {
     /// Terms of both handlers.
@@ -60,13 +81,18 @@ pub struct Remains(#[allow(dead_code, reason = "it is only dropped")] pub(crate)
 /// Puts the rings of a connection that is over where their owner drops them.
 pub(crate) type Bury<O, I> = fn(Rings<HostMemory<O, I>>) -> Box<dyn Send>;
 
+/// A refusal, with the parts that their owner drops.
+pub(crate) type Refused = (TcpRefusal, Remains);
+
 /// What happened to a connection.
 pub enum TcpEvent {
     /// The handshake is over.
     Open,
     /// The connection ended; its program may still read.
     Ended(Ended),
-    /// Its flow and its handlers were given back: the port is free.
+    /// Only late segments of the peer can come: its rings and its handlers were given back, its port was not.
+    TimeWait(Remains),
+    /// All was given back: the port is free.
     Over(Remains),
 }
 
@@ -135,7 +161,7 @@ pub struct TcpListen<O: Outbox> {
 /// The result of [`EngineHandle::accept_tcp`](crate::EngineHandle::accept_tcp).
 pub enum Accepted<O: Outbox, I: Inbox> {
     /// A connection was adopted: its number and its two ends.
-    One(u32, Flow),
+    One(TcpId, Flow),
     /// None waits; here are the parts.
     None(Box<TcpParts<O, I>>),
 }

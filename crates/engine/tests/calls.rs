@@ -27,7 +27,7 @@ fn socket_on(engine: &Handle) -> Option<ErrorKind> {
 
 /// A single test, because the counters belong to the whole process.
 #[test]
-fn a_processor_is_held_to_its_calls_where_its_host_asks_for_that() {
+fn a_processor_is_limited_to_its_calls_if_its_host_requests_it() {
     let free = engine(Forbidden::Allow);
     assert_eq!(socket_on(&free), None);
     assert_eq!((free.stop(), refused()), (Ok(()), 0));

@@ -78,7 +78,7 @@ fn deal(mut random: SmallRng, rounds: usize, to: &Sender<Vec<u8>>, from: &Receiv
 }
 
 #[test]
-fn blocks_wander_between_threads_and_the_kernel_is_asked_for_nothing() {
+fn blocks_move_between_threads_without_system_calls() {
     const ROUNDS: usize = 20_000;
     let _alone = alone();
     let (to_heap, at_heap) = channel();
@@ -108,24 +108,24 @@ fn memory_of_large_blocks_returns_to_the_kernel() {
     const BLOCKS: usize = 600;
     const BLOCK_BYTES: usize = 100 << 10;
     let _alone = alone();
-    let (say, hear) = channel();
+    let (sender, receiver) = channel();
     let (go, wait) = channel();
     let heap = std::thread::spawn(move || {
         with_heap(move || {
             let blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|number| filled(BLOCK_BYTES, number as u8)).collect();
             blocks.iter().for_each(|block| check(block));
-            say.send(()).expect("the test waits");
+            sender.send(()).expect("the test waits");
             wait.recv().expect("the test goes on");
             drop(blocks);
-            say.send(()).expect("the test waits");
+            sender.send(()).expect("the test waits");
             wait.recv().expect("the test goes on");
         });
     });
-    hear.recv().expect("the blocks are there");
+    receiver.recv().expect("the blocks are there");
     let full = resident();
     assert!(full > BLOCKS * BLOCK_BYTES);
     go.send(()).expect("it waits");
-    hear.recv().expect("the blocks are gone");
+    receiver.recv().expect("the blocks are gone");
     let kept_max = 3 * SIZES.large;
     eventually("its memory is given back", || resident() + BLOCKS * BLOCK_BYTES < full + kept_max);
     go.send(()).expect("it waits");
@@ -152,36 +152,36 @@ fn what_is_expected_is_ready_and_goes_when_it_is_expected_no_more() {
     const RUN_BYTES: usize = 66 << 10;
     const RUNS: usize = 1_000;
     let _alone = alone();
-    let (say, hear) = channel();
+    let (sender, receiver) = channel();
     let (go, wait) = channel::<()>();
     let heap = std::thread::spawn(move || {
         with_heap(move || {
-            say.send(0).expect("the test waits");
+            sender.send(0).expect("the test waits");
             wait.recv().expect("it is ready");
             let before = heap::waits();
             let runs: Vec<Vec<u8>> = (0..RUNS).map(|number| filled(RUN_BYTES, number as u8)).collect();
-            say.send(heap::waits() - before).expect("the test waits");
+            sender.send(heap::waits() - before).expect("the test waits");
             wait.recv().expect("the test goes on");
             drop(runs);
-            say.send(0).expect("the test waits");
+            sender.send(0).expect("the test waits");
             wait.recv().expect("the test goes on");
             // The next operation gives back the pools that became empty before.
             drop(filled(1, 1));
-            say.send(0).expect("the test waits");
+            sender.send(0).expect("the test waits");
             wait.recv().expect("the test goes on");
         });
     });
-    hear.recv().expect("the heap is there");
+    receiver.recv().expect("the heap is there");
     let empty = resident();
     heap::expect(RUNS * RUN_BYTES);
     go.send(()).expect("it waits");
-    assert_eq!(hear.recv(), Ok(0), "waits for memory that was expected");
+    assert_eq!(receiver.recv(), Ok(0), "waits for memory that was expected");
     go.send(()).expect("it waits");
-    hear.recv().expect("the blocks are gone");
+    receiver.recv().expect("the blocks are gone");
     assert!(resident() > empty + RUNS * RUN_BYTES / 2, "it is still expected");
     heap::expect(0);
     go.send(()).expect("it waits");
-    hear.recv().expect("something was done");
+    receiver.recv().expect("something was done");
     eventually("its memory is given back", || resident() < empty + 3 * SIZES.large);
     go.send(()).expect("it waits");
     heap.join().expect("no panic");

@@ -57,7 +57,7 @@ fn it_may_hold_the_last_handle() {
 }
 
 #[test]
-fn who_stops_an_engine_does_not_wait_for_the_end_of_its_lead() {
+fn stopping_an_engine_does_not_wait_for_the_end_of_its_lead() {
     let (a, _b) = over_memory();
     let mut lead = a.lead().expect("it leads");
     let stopping = thread::spawn(move || a.stop());
@@ -67,7 +67,7 @@ fn who_stops_an_engine_does_not_wait_for_the_end_of_its_lead() {
 }
 
 #[test]
-fn what_breaks_in_its_hands_is_told_to_everybody() {
+fn a_failure_under_the_lead_is_reported_to_all_holders() {
     let (a, _b) = over_memory();
     let events = a.events();
     let mut lead = a.lead().expect("it leads");
@@ -90,18 +90,18 @@ fn its_class_is_its_own_and_ends_with_it() {
     let lead = a.lead().expect("it leads");
     let leading = attributes(SELF).expect("a thread");
     let started = starts();
-    let (second, tell) = (a.clone(), mpsc::sync_channel(1));
-    let (tell, told) = tell;
+    let (second, sender) = (a.clone(), mpsc::sync_channel(1));
+    let (sender, receiver) = sender;
     let refused = thread::spawn(move || {
         let before = attributes(SELF).expect("a thread");
         // The answer comes when the leader does its work.
         let refusal = second.lead().map(drop);
-        tell.send((refusal, before == attributes(SELF).expect("a thread"))).expect("the test waits");
+        sender.send((refusal, before == attributes(SELF).expect("a thread"))).expect("the test waits");
     });
     let mut lead = lead;
     let mut answer = None;
     lead.drive(now(), None, || {
-        answer = told.try_recv().ok();
+        answer = receiver.try_recv().ok();
         answer.is_some()
     })
     .expect("it runs");

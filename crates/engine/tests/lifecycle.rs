@@ -37,14 +37,14 @@ fn contradictions_are_errors() {
     assert!(matches!(error, EngineError::Links { configured: 1, given: 0 }), "{error:?}");
     let error = refusal(EngineConfig { links: vec![memory_link(1_463)], ..alone() });
     assert!(error.to_string().contains("1464 B") && error.to_string().contains("\"right\""), "{error}");
-    let mut nobody = alone();
-    nobody.node.id = NodeId(0);
-    let error = refusal(nobody);
+    let mut unconnected = alone();
+    unconnected.node.id = NodeId(0);
+    let error = refusal(unconnected);
     assert!(matches!(error, EngineError::Node(_)), "{error:?}");
 }
 
 #[test]
-fn a_failed_processor_is_told_to_everybody() {
+fn a_failed_processor_is_reported_to_all_holders() {
     let (a, _b) = over_memory();
     let events = a.events();
     let failed = a.call(|_, _| -> u32 { panic!("a request that fails") });
@@ -110,7 +110,7 @@ fn the_longest_turn_has_all_that_is_done_in_it() {
 /// The wake-ups of an idle engine come from HELLO alone: two per second and neighbour, however long the test
 /// takes.
 #[test]
-fn an_idle_engine_sleeps() {
+fn an_idle_engine_uses_no_cpu() {
     let (a, b) = over_memory();
     // Meeting takes more of them; each question here is one more.
     let met = |handle: &Handle| handle.call(|node, now| node.status(now).links[0].alive).expect("it runs");

@@ -57,14 +57,14 @@ impl Hogs {
 /// `None` where the kernel gives it nothing.
 fn hog(wanted: Attributes) -> Option<(mpsc::Sender<()>, std::thread::JoinHandle<()>)> {
     let (end, ended) = mpsc::channel();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         let held = set_attributes(SELF, wanted).is_ok();
-        tell.send(held).expect("the test waits");
+        sender.send(held).expect("the test waits");
         // Ends when the test lets its end go.
         let _ = ended.recv().is_err() || held;
     });
-    told.recv().expect("an answer").then_some((end, thread))
+    receiver.recv().expect("an answer").then_some((end, thread))
 }
 
 impl Drop for Hogs {
@@ -133,8 +133,8 @@ fn the_runtime_follows_admission_or_the_start_is_refused() {
     };
     let b = start(node(2), Box::new(link_b));
     let held = || {
-        let told = a.call(|node, _| (attributes(SELF), node.cpu_utilisation()));
-        let (attributes, utilisation) = told.expect("it runs");
+        let receiver = a.call(|node, _| (attributes(SELF), node.cpu_utilisation()));
+        let (attributes, utilisation) = receiver.expect("it runs");
         let expected = Attributes::Deadline { runtime: runtime(utilisation, period), period };
         assert_eq!(attributes.expect("a thread"), expected);
         assert_eq!(a.statistics().runtime_ns, runtime(utilisation, period).0);

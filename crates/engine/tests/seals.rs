@@ -20,7 +20,7 @@ const SIGNALLING: u16 = 7_000;
 /// Buffers of the signalling stream.
 const BUFFERS: u32 = 128;
 /// Packets that strangers may send.
-const STRANGERS: u64 = 4;
+const UNKNOWN_SENDERS: u64 = 4;
 /// The most that the program remembers of numbers that came.
 const WINDOW: u64 = 64;
 
@@ -42,7 +42,7 @@ enum Fate {
 
 impl Bench {
     /// `None`, with a message, if programs cannot be loaded.
-    fn new(strangers: Option<u32>) -> Option<Self> {
+    fn new(unknown_senders: Option<u32>) -> Option<Self> {
         let rights = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
         if !capabilities(None).is_ok_and(|sets| sets.effective.contains(rights)) {
             eprintln!("SKIPPED: XDP programs need CAP_SYS_ADMIN and CAP_NET_ADMIN");
@@ -50,9 +50,10 @@ impl Bench {
         }
         let [local, peer] = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 2, 0, last)));
         // The kernel's clock advances between two runs: no token may come back, however long a test takes.
-        let strangers_rate = strangers.map(|burst_packets| Rate { packets_per_second: 0, burst_packets });
+        let unknown_senders_rate =
+            unknown_senders.map(|burst_packets| Rate { packets_per_second: 0, burst_packets });
         let mut options = ClassifierOptions {
-            strangers_rate,
+            unknown_senders_rate,
             ..ClassifierOptions::new("lo", local, peer, DATA, SIGNALLING)
         };
         options.buffers[Stream::Signalling as usize] = BUFFERS;
@@ -63,8 +64,8 @@ impl Bench {
     }
 
     /// A bench whose program has the neighbour's key.
-    fn met(strangers: u32) -> Option<Self> {
-        let mut bench = Self::new(Some(strangers))?;
+    fn met(unknown_senders: u32) -> Option<Self> {
+        let mut bench = Self::new(Some(unknown_senders))?;
         bench.meet(KEY);
         Some(bench)
     }
@@ -121,17 +122,17 @@ fn sealed(key: signalling::SealKey, number: u64, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_forger_spends_the_strangers_part_and_nothing_of_the_neighbours() {
-    let Some(mut bench) = Bench::met(STRANGERS as u32) else { return };
+fn a_forger_spends_the_part_for_unknown_senders_and_nothing_of_the_neighbours() {
+    let Some(mut bench) = Bench::met(UNKNOWN_SENDERS as u32) else { return };
     for number in 0..10_000 {
         let forged = sealed(signalling::SealKey([7; 16]), number, 100);
-        assert_eq!(bench.is_let_in(&forged), number < STRANGERS, "{number}");
+        assert_eq!(bench.is_let_in(&forged), number < UNKNOWN_SENDERS, "{number}");
         assert!(bench.is_let_in(&sealed(KEY, number, 100)), "{number}");
     }
 }
 
 #[test]
-fn whatever_is_changed_is_a_strangers() {
+fn a_changed_packet_counts_as_from_an_unknown_sender() {
     // A limit of one unsealed packet: all others pass only with a seal.
     let Some(mut bench) = Bench::met(1) else { return };
     assert!(bench.is_let_in(&[1; 100]), "the one packet that strangers have");
@@ -165,7 +166,7 @@ fn each_number_comes_in_once_in_any_order() {
 }
 
 #[test]
-fn a_key_that_is_told_again_keeps_its_numbers_and_another_life_begins_anew() {
+fn a_repeated_key_keeps_its_numbers_and_a_new_session_begins_again() {
     let Some(mut bench) = Bench::met(1) else { return };
     assert!(bench.is_let_in(&sealed(KEY, 9, 64)));
     bench.meet(KEY);
@@ -180,7 +181,7 @@ fn a_key_that_is_told_again_keeps_its_numbers_and_another_life_begins_anew() {
 }
 
 #[test]
-fn strangers_take_half_of_the_buffers_at_most() {
+fn unknown_senders_take_at_most_half_of_the_buffers() {
     let Some(mut bench) = Bench::met(1_000) else { return };
     let held: Vec<Fate> = (0..BUFFERS).map(|_| bench.hold(&[1; 100])).collect();
     let steered = |fate: &&Fate| matches!(fate, Fate::Steered(_));
@@ -197,7 +198,7 @@ fn strangers_take_half_of_the_buffers_at_most() {
 }
 
 #[test]
-fn before_the_neighbour_is_known_all_are_strangers() {
+fn before_the_neighbour_is_known_all_senders_are_unknown() {
     let Some(mut bench) = Bench::new(Some(1)) else { return };
     assert!(bench.is_let_in(&sealed(KEY, 1, 64)));
     assert_eq!(bench.judge(&sealed(KEY, 2, 64)), Fate::Policed);

@@ -28,18 +28,18 @@ fn low() -> RtuTerms {
 }
 
 /// A handler that reports when it is called and with how many PDUs; `work` returns the result of the call.
-fn telling(
+fn reporting(
     engine: &Handle,
     terms: RtuTerms,
     mut work: impl FnMut(u32) -> Progress + Send + 'static,
 ) -> (Registered, Receiver<(Instant, u32)>) {
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let body = Box::new(move |units| {
         // The receiver is gone once the test is over.
-        let _ = tell.send((now(), units));
+        let _ = sender.send((now(), units));
         work(units)
     });
-    (engine.register(terms, body).expect("an engine").expect("granted"), told)
+    (engine.register(terms, body).expect("an engine").expect("granted"), receiver)
 }
 
 fn done(units: u32) -> Progress {
@@ -49,10 +49,10 @@ fn done(units: u32) -> Progress {
 #[test]
 fn a_body_is_called_when_its_handler_is_made_ready() {
     let (a, _b) = over_memory();
-    let (handler, told) = telling(&a, low(), done);
+    let (handler, receiver) = reporting(&a, low(), done);
     for _ in 0..3 {
         handler.make_ready().expect("an engine");
-        assert_eq!(told.recv_timeout(PATIENCE).expect("called").1, 1);
+        assert_eq!(receiver.recv_timeout(PATIENCE).expect("called").1, 1);
     }
     let status = handler.status().expect("an engine").expect("registered");
     assert_eq!((status.counters.calls, status.bound), (3, handler.grant().bound));
@@ -60,16 +60,16 @@ fn a_body_is_called_when_its_handler_is_made_ready() {
     assert!(handler.remove().expect("an engine").is_none());
     assert_eq!((handler.status(), a.handlers()), (Ok(None), Ok(Vec::new())));
     assert_eq!(handler.make_ready(), Ok(()), "without effect");
-    assert!(told.recv().is_err(), "the body is gone and was not called again");
+    assert!(receiver.recv().is_err(), "the body is gone and was not called again");
 }
 
 #[test]
 fn a_timed_body_is_called_in_its_periods() {
     let (a, _b) = over_memory();
     let class = RtuClass::Guaranteed { period: MS(4), units: 3 };
-    let (handler, told) = telling(&a, terms(class), |units| Progress { units, more: true });
+    let (handler, receiver) = reporting(&a, terms(class), |units| Progress { units, more: true });
     handler.make_ready().expect("an engine");
-    let calls: Vec<_> = (0..60).map(|_| told.recv_timeout(PATIENCE).expect("called").0).collect();
+    let calls: Vec<_> = (0..60).map(|_| receiver.recv_timeout(PATIENCE).expect("called").0).collect();
     let span = calls[59].since(calls[0]);
     // At most three in each period, the first and the last of them shared.
     assert!(span >= MS(4) * 18, "60 PDUs, three in 4 ms: {span}");
@@ -78,16 +78,16 @@ fn a_timed_body_is_called_in_its_periods() {
 #[test]
 fn a_body_makes_another_ready_and_may_not_wait_for_its_engine() {
     let (a, _b) = over_memory();
-    let (second, told) = telling(&a, low(), done);
+    let (second, receiver) = reporting(&a, low(), done);
     let waited = Arc::new(OnceLock::new());
     let (waits, engine, next) = (Arc::clone(&waited), a.clone(), second.clone());
-    let (first, _told) = telling(&a, low(), move |units| {
+    let (first, _receiver) = reporting(&a, low(), move |units| {
         let _ = waits.set(engine.call(|_, _| ()).err());
         next.make_ready().expect("this is its processor");
         done(units)
     });
     first.make_ready().expect("an engine");
-    told.recv_timeout(PATIENCE).expect("the second is called");
+    receiver.recv_timeout(PATIENCE).expect("the second is called");
     assert_eq!(waited.get(), Some(&Some(CallError::OnProcessor)));
     // The body holds a handle of its own engine: removing it breaks that cycle.
     first.remove().expect("an engine");
@@ -108,7 +108,7 @@ fn a_refusal_comes_with_its_offer() {
 #[test]
 fn a_body_that_takes_far_too_long_is_demoted() {
     let (a, _b) = over_memory();
-    let (handler, told) = telling(&a, low(), |units| {
+    let (handler, receiver) = reporting(&a, low(), |units| {
         let begun = now();
         while now().since(begun) < MS(2) {
             std::hint::spin_loop();
@@ -117,7 +117,7 @@ fn a_body_that_takes_far_too_long_is_demoted() {
     });
     handler.make_ready().expect("an engine");
     for _ in 0..12 {
-        told.recv_timeout(PATIENCE).expect("called");
+        receiver.recv_timeout(PATIENCE).expect("called");
     }
     let status = handler.status().expect("an engine").expect("registered");
     assert_eq!((status.demoted, status.bound), (Some(Misconduct::Overrun), None));

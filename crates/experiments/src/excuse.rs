@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_excuses_what_it_lies_in_and_what_waits_for_its_backlog() {
+    fn a_hole_excuses_messages_around_it_and_those_behind_its_backlog() {
         // g = 0.5: a hole of 10 ms drains for another 10 ms.
         let excuses = Excuses::new(&[hole(100, 110)], Ppm(500_000));
         assert!(excuses.covers(at(95), at(115)), "the hole lies inside");

@@ -37,14 +37,14 @@ pub fn calibrate<R: Rings + Sync>(
 ) -> Result<ProfileStatus, CalibrationError> {
     let settings = config.profile.clone();
     let wanted = driver_of(config);
-    let mut stands_in = None;
+    let mut replaces = None;
     let (profile, foreign) = match source_of(config, &settings) {
         Source::Configured => return Ok(as_configured(config, &settings)),
         Source::File(path) => {
             let profile = Profile::load(path)?;
             let driver = accepted(&profile, wanted);
             if driver != wanted {
-                stands_in = Some((driver, "the profile was measured so".to_owned()));
+                replaces = Some((driver, "the profile was measured so".to_owned()));
             }
             match profile.check_machine(&Machine::here(driver.name()), path) {
                 Err(error) if settings.mismatch == Mismatch::Accept => (profile, Some(error.to_string())),
@@ -52,9 +52,9 @@ pub fn calibrate<R: Rings + Sync>(
             }
         }
         Source::Measured(file) => {
-            let profile = match (measure_short(config, rings, wanted), wanted.stand_in()) {
+            let profile = match (measure_short(config, rings, wanted), wanted.substitute()) {
                 (Err(error), Some(other)) => {
-                    stands_in = Some((other, error.to_string()));
+                    replaces = Some((other, error.to_string()));
                     measure_short(config, rings, other)?
                 }
                 (measured, _) => measured?,
@@ -66,7 +66,7 @@ pub fn calibrate<R: Rings + Sync>(
         }
     };
     let mut settled = apply(config, &settings, &profile, foreign);
-    if let Some((other, why)) = stands_in {
+    if let Some((other, why)) = replaces {
         let medium = other.medium();
         settled.summary += &format!(", measured over {medium} in place of {wanted}");
         settled.warnings.push(format!(
@@ -122,7 +122,7 @@ fn driver_of(config: &HostConfig) -> Driver {
 
 /// The driver that the profile may have been measured on: the wanted driver, or its stand-in.
 fn accepted(profile: &Profile, wanted: Driver) -> Driver {
-    wanted.stand_in().filter(|other| profile.machine.driver == other.name()).unwrap_or(wanted)
+    wanted.substitute().filter(|other| profile.machine.driver == other.name()).unwrap_or(wanted)
 }
 
 fn apply(

@@ -12,15 +12,16 @@ use punctual_engine::{Body, CallError, EngineHandle, Lead, LeadError};
 use punctual_ipc::api::Quotas;
 use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, Upcall};
 use punctual_ipc::wake::Alarm;
+use punctual_os::calls::Forbidden;
 use punctual_proto::api::{RtuRefusal, RtuSending, RtuTerms};
 use punctual_proto::ids::ChannelId;
 
 use crate::running::EngineHost;
 use crate::service::server::Server;
 
-use tcp::EmbeddedTcp;
-pub(crate) use tcp::best_effort_call;
-pub use tcp::{TcpEnds, TcpError, TcpListening, TcpNews, TcpWish};
+use crate::tcp::opener::Opener;
+use crate::tcp::{TcpError, TcpWish};
+pub use tcp::{TcpEnds, TcpListening};
 
 /// A program's handler on an engine's processor.
 type Handler = punctual_engine::Upcall<OutboxReader, InboxWriter>;
@@ -29,7 +30,7 @@ type Handler = punctual_engine::Upcall<OutboxReader, InboxWriter>;
 pub struct EmbeddedHost {
     engine: EngineHandle<OutboxReader, InboxWriter>,
     /// TCP of this host's own, if a link has room for it.
-    tcp: Option<EmbeddedTcp>,
+    tcp: Option<Opener>,
     stop: Alarm,
     thread: Option<JoinHandle<()>>,
 }
@@ -42,7 +43,9 @@ impl EmbeddedHost {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let engine = host.engine();
         let links = host.tcp_links().to_vec();
-        let tcp = (!links.is_empty()).then(|| EmbeddedTcp::start(engine.clone(), links)).transpose()?;
+        let tcp =
+            (!links.is_empty()).then(|| Opener::start(engine.clone(), links, Forbidden::Allow)).transpose();
+        let tcp = tcp.map_err(io::Error::other)?;
         let mut server = Server::new(host, Quotas::UNLIMITED, None)?;
         server.add_session(theirs)?;
         let stop = Alarm::new()?;
@@ -92,13 +95,13 @@ impl EmbeddedHost {
         self.engine.register_sender(terms, sending, outbox, body)
     }
 
-    fn tcp(&self) -> Result<&EmbeddedTcp, TcpError> {
+    fn tcp(&self) -> Result<&Opener, TcpError> {
         self.tcp.as_ref().ok_or(TcpError::Refused(TcpRefusal::NoTcp))
     }
 
-    /// Begins a TCP connection, which is open as soon as [`TcpNews::Open`] comes.
+    /// Begins a TCP connection, which is open as soon as [`TcpNews::Open`](crate::TcpNews::Open) comes.
     pub fn connect_tcp(&self, remote: SocketAddr, wish: &TcpWish) -> Result<TcpEnds, TcpError> {
-        self.tcp()?.connect(remote, wish)
+        tcp::connect(self.tcp()?, remote, wish)
     }
 
     /// Listens for TCP connections, of which at most `backlog` wait.
@@ -108,7 +111,7 @@ impl EmbeddedHost {
         backlog: u32,
         wish: TcpWish,
     ) -> Result<TcpListening, TcpError> {
-        self.tcp()?.listen(local, backlog, wish)
+        tcp::listen(self.tcp()?, local, backlog, wish)
     }
 
     /// The engine.

@@ -34,7 +34,7 @@ pub(crate) enum Line {
 
 impl Line {
     /// Writes the line to the log.
-    pub(crate) fn say(self) {
+    pub(crate) fn write(self) {
         match self {
             Self::Info(text) => tracing::info!(target: TARGET, "{}", harmless(&text)),
             Self::Warn(text) => tracing::warn!(target: TARGET, "{}", harmless(&text)),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_used_up_its_lines_leaves_others_theirs() {
+    fn a_user_without_lines_left_leaves_others_theirs() {
         let mut journal = journal();
         let mut lost =
             |user, now| journal.closed(UserId(user), "to cam@b", CloseReason::PathLost, now).is_some();
@@ -244,12 +244,12 @@ mod tests {
     #[test]
     fn links_are_named_with_what_became_of_them() {
         let mut journal = journal();
-        let mut say = |change| text(journal.link(LinkId(0), change, at(1)));
-        assert_eq!(say(LinkChange::Up), "info link right to b is up");
-        assert!(say(LinkChange::Down).starts_with("warn link right to b is down: b does not answer;"));
-        assert!(say(LinkChange::Restarted).starts_with("warn link right to b: b has lost its channels"));
+        let mut write = |change| text(journal.link(LinkId(0), change, at(1)));
+        assert_eq!(write(LinkChange::Up), "info link right to b is up");
+        assert!(write(LinkChange::Down).starts_with("warn link right to b is down: b does not answer;"));
+        assert!(write(LinkChange::Restarted).starts_with("warn link right to b: b has lost its channels"));
         assert_eq!(
-            say(LinkChange::Unauthenticated { packets: 3 }),
+            write(LinkChange::Unauthenticated { packets: 3 }),
             "warn link right to b: packets from b fail authentication (3 so far): compare [signalling] key and the ids of \
              [[host]] on both hosts"
         );
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_that_was_late_is_said_apart_from_those_that_are_broken() {
+    fn a_late_stage_is_logged_apart_from_broken_ones() {
         use punctual_proto::api::{Cause, SeenIn};
         let late = punctual_proto::watch::Lateness { times: 1, by_max: Nanos::from_millis(150) };
         let (host, mut journal) = ("a".to_owned(), journal());
@@ -276,11 +276,11 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_flaps_is_said_ten_times_a_minute() {
+    fn a_link_that_flaps_is_logged_ten_times_a_minute() {
         let mut journal = journal();
         let change = |second: u64| if second.is_multiple_of(2) { LinkChange::Up } else { LinkChange::Down };
-        let said = (0..60).filter_map(|second| journal.link(LinkId(0), change(second), at(second)));
-        assert_eq!(said.count(), 10);
+        let logged = (0..60).filter_map(|second| journal.link(LinkId(0), change(second), at(second)));
+        assert_eq!(logged.count(), 10);
         assert!(
             text(journal.link(LinkId(0), LinkChange::Up, at(60)))
                 .ends_with("(50 more such lines were left out)")
@@ -288,9 +288,9 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_is_said_with_how_many_channels_here_pass_it() {
+    fn a_stage_is_logged_with_its_number_of_channels_here() {
         let mut journal = journal();
-        let mut say = |host: &str, channels, healed| {
+        let mut write = |host: &str, channels, healed| {
             let stage = BrokenStage {
                 host: host.into(),
                 towards: Some("r".into()),
@@ -301,33 +301,33 @@ mod tests {
             text(journal.stage(&stage, healed, at(1)))
         };
         assert_eq!(
-            say("b", 3, false),
+            write("b", 3, false),
             "warn degraded: link b-r takes longer than its propagation_max and prediction_error; at first up to 12.00 ms late, \
              9 times in a second; 3 channels here pass it; nothing is guaranteed across it until it has healed"
         );
         assert_eq!(
-            say("b", 1, true),
+            write("b", 1, true),
             "info healed: link b-r: no host calls it late any more; 1 channel here passes it"
         );
         assert!(
-            say("a", 0, true)
+            write("a", 0, true)
                 .starts_with("info healed: link a-r: it has kept its promise for a lease; 0 channels")
         );
     }
 
     #[test]
-    fn a_channel_that_nobody_closed_is_said_with_the_reason() {
+    fn a_channel_that_ended_without_a_close_is_logged_with_the_reason() {
         let mut journal = journal();
         for reason in [CloseReason::Local, CloseReason::Peer, CloseReason::Stopped] {
             assert_eq!(journal.closed(ANN, "to cam@b", reason, at(1)), None, "{reason:?}");
         }
-        let mut say = |what, reason| text(journal.closed(ANN, what, reason, at(1)));
+        let mut write = |what, reason| text(journal.closed(ANN, what, reason, at(1)));
         assert_eq!(
-            say("to cam@b", CloseReason::PathLost),
+            write("to cam@b", CloseReason::PathLost),
             "warn channel to cam@b lost: a link or node on the route is down"
         );
-        assert!(say("cam from a", CloseReason::PeerVanished).starts_with("info channel cam from a lost: "));
-        let said = (0..1_000).filter_map(|_| journal.closed(ANN, "to cam@b", CloseReason::PathLost, at(2)));
-        assert_eq!(said.count(), 8, "with two before them ten");
+        assert!(write("cam from a", CloseReason::PeerVanished).starts_with("info channel cam from a lost: "));
+        let logged = (0..1_000).filter_map(|_| journal.closed(ANN, "to cam@b", CloseReason::PathLost, at(2)));
+        assert_eq!(logged.count(), 8, "with two before them ten");
     }
 }

@@ -15,9 +15,13 @@ pub mod profile_rings;
 mod ringer_rank;
 mod running;
 pub mod service;
+mod tcp;
 
 pub use calibration::{CalibrationError, calibrate};
 pub use config::{GivenCosts, Mismatch, ProfileSettings};
-pub use embedded::{EmbeddedHost, TcpEnds, TcpError, TcpListening, TcpNews, TcpWish};
+pub use embedded::{EmbeddedHost, TcpEnds, TcpListening};
 pub use nominal_rate::nominal_rate;
 pub use running::{EngineHost, HostError, Prepared, quotas};
+pub use tcp::daemon::{DaemonTcp, TcpHappened};
+pub use tcp::opener::TcpNews;
+pub use tcp::{TcpError, TcpWish, api_end, api_state};

@@ -1,7 +1,7 @@
 //! An engine of this process, as the service sees it. Embedded endsystems and `punctuald` are made of the same parts; the
 //! daemon only adds a socket that other processes can connect to.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use punctual_engine::{Engine, EngineError, EngineHandle, Events, HostMemory, LinkReport, SchedulingClass};
 use punctual_ipc::api::{ClassStatus, DriverDrops, DriverStatus, EngineStatus, ProfileStatus, Quotas};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
-use punctual_ipc::wake::Rank;
+use punctual_ipc::wake::{Alarm, Rank};
 use punctual_link::Link;
 use punctual_os::attributes::{self, Attributes, attributes, set_attributes};
 use punctual_os::calls::{self, Forbidden};
@@ -25,9 +25,10 @@ use punctual_proto::{Contract, Instant, Nanos};
 use thiserror::Error;
 
 use crate::calibration::{CalibrationError, calibrate};
-use crate::config::{ConfigError, DaemonConfig, HostConfig};
+use crate::config::{ConfigError, DaemonConfig, HostConfig, TcpRights};
 use crate::priorities::Priorities;
 use crate::service::{Host, HostGone};
+use crate::tcp::daemon::DaemonTcp;
 
 use crate::journal::{Journal, Line};
 use crate::profile_rings::SharedRings;
@@ -66,6 +67,8 @@ pub struct EngineHost {
     profile: ProfileStatus,
     journal: RefCell<Journal>,
     tcp_links: Vec<(LinkId, u32)>,
+    tcp: OnceCell<DaemonTcp>,
+    tcp_rights: TcpRights,
 }
 
 /// A host that has the costs of protocol work, and has not opened any link or socket yet.
@@ -107,6 +110,8 @@ impl Prepared {
             journal: RefCell::new(Journal::new(&config.node)),
             node: config.node,
             tcp_links,
+            tcp: OnceCell::new(),
+            tcp_rights: config.daemon.tcp_rights,
         })
     }
 }
@@ -207,6 +212,23 @@ impl Host for EngineHost {
         let _ = self.engine.unwatch(channel);
     }
 
+    fn serve_tcp(&self, alarm: &Alarm) -> io::Result<()> {
+        if !self.tcp_links.is_empty() {
+            let (engine, links) = (self.engine.clone(), self.tcp_links.clone());
+            let tcp = DaemonTcp::start(engine, links, alarm, self.forbidden_calls);
+            let _ = self.tcp.set(tcp.map_err(io::Error::other)?);
+        }
+        Ok(())
+    }
+
+    fn tcp(&self) -> Option<&DaemonTcp> {
+        self.tcp.get()
+    }
+
+    fn tcp_rights(&self) -> &TcpRights {
+        &self.tcp_rights
+    }
+
     fn try_next_event(&self) -> Result<Option<Event>, HostGone> {
         self.events.try_next().map_err(|_| HostGone)
     }
@@ -217,27 +239,27 @@ impl Host for EngineHost {
 
     fn link_changed(&self, link: LinkId, change: LinkChange) {
         let line = self.journal.borrow_mut().link(link, change, now());
-        line.into_iter().for_each(Line::say);
+        line.into_iter().for_each(Line::write);
     }
 
     fn rate_measured(&self, link: LinkId, result: Result<MeasuredRate, RateRefusal>) {
         let line = self.journal.borrow_mut().rate(link, result, now());
-        line.into_iter().for_each(Line::say);
+        line.into_iter().for_each(Line::write);
     }
 
     fn stage_changed(&self, stage: &BrokenStage, healed: bool) {
         let line = self.journal.borrow_mut().stage(stage, healed, now());
-        line.into_iter().for_each(Line::say);
+        line.into_iter().for_each(Line::write);
     }
 
     fn stage_late(&self, stage: &LateStage) {
         let line = self.journal.borrow_mut().late(stage, now());
-        line.into_iter().for_each(Line::say);
+        line.into_iter().for_each(Line::write);
     }
 
     fn channel_closed(&self, account: UserId, what: &str, reason: CloseReason) {
         let line = self.journal.borrow_mut().closed(account, what, reason, now());
-        line.into_iter().for_each(Line::say);
+        line.into_iter().for_each(Line::write);
     }
 
     fn expect_room(&self, bytes: u64) {

@@ -10,7 +10,7 @@ use punctual_proto::config::CostSource;
 use punctual_proto::{Nanos, Ppm};
 
 #[test]
-fn a_profile_over_kernel_sockets_stands_in_for_one_over_xdp_and_says_so() {
+fn a_profile_over_kernel_sockets_replaces_one_over_xdp_with_a_note() {
     let xdp = "driver = \"xdp\"\ndevice = \"eth0\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"";
     let file = File::of("stands-in", |profile| profile.machine.driver = "udp".into());
     let processor = format!("profile = {:?}", file.0);
@@ -98,11 +98,12 @@ fn a_foreign_profile_is_refused_or_accepted_as_such() {
 }
 
 #[test]
-fn a_configuration_that_promises_more_than_was_measured_is_told() {
+fn a_configuration_that_promises_more_than_was_measured_is_reported() {
     let file = File::of("slow", |profile| profile.wake_up_ns = 3_000_000);
     let settled = calibrate(&mut host(&format!("profile = {:?}", file.0)), &SharedRings).expect("a profile");
-    let told = |what: &str| settled.warnings.iter().any(|line| line.contains(what) && line.contains("set "));
-    assert!(told("release_latency") && told("reaction"), "{:?}", settled.warnings);
+    let reported =
+        |what: &str| settled.warnings.iter().any(|line| line.contains(what) && line.contains("set "));
+    assert!(reported("release_latency") && reported("reaction"), "{:?}", settled.warnings);
     let generous = "release_latency = \"5ms\"";
     let file = File::of("calm", |_| {});
     let settled = calibrate(&mut host(&format!("profile = {:?}\n{generous}", file.0)), &SharedRings)
@@ -125,8 +126,8 @@ fn the_quantum_is_what_fits_unless_it_is_configured() {
     assert_eq!(quantum_of("").0, 8);
     assert_eq!(quantum_of("release_latency = \"82us\"").0, 4);
     let (quantum, warnings) = quantum_of("quantum = 20");
-    let told = |line: &String| line.starts_with("reaction 100.0 us") && line.contains("20 packets");
-    assert!(quantum == 20 && warnings.iter().any(told), "{warnings:?}");
+    let reported = |line: &String| line.starts_with("reaction 100.0 us") && line.contains("20 packets");
+    assert!(quantum == 20 && warnings.iter().any(reported), "{warnings:?}");
     assert_eq!(quantum_of("quantum = 1").0, 1);
 }
 

@@ -140,7 +140,7 @@ fn the_rules_of_links_hold_for_it() {
 }
 
 #[test]
-fn its_rights_its_checks_and_its_costs_are_asked_for() {
+fn its_rights_checks_and_costs_are_used() {
     let host = read("", &[SOCKETS, ONE.replace("10.0.0.", "10.0.2.").as_str()]).expect("a host");
     assert_eq!(host.drivers_in_use(), [TUNNEL, Driver::default()], "those first that bypass the kernel");
     let rights = host.drivers.iter().fold(CapabilitySet::empty(), |all, link| all | link.driver().rights());

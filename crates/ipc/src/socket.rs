@@ -236,12 +236,12 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Re
 pub fn discard_unread(socket: impl AsFd) {
     // From now on each packet has credentials, which are cut off here, and an end of file has none. That
     // distinguishes it from an empty packet.
-    let tells_ends = set_socket_passcred(&socket, true).is_ok();
+    let reports_ends = set_socket_passcred(&socket, true).is_ok();
     let mut none = RecvAncillaryBuffer::default();
     for _ in 0..DISCARDED_MAX {
         let received = recvmsg(&socket, &mut [IoSliceMut::new(&mut [0; 1])], &mut none, RecvFlags::DONTWAIT);
         match received {
-            Ok(got) if got.bytes == 0 && !got.flags.contains(ReturnFlags::CTRUNC) && tells_ends => return,
+            Ok(got) if got.bytes == 0 && !got.flags.contains(ReturnFlags::CTRUNC) && reports_ends => return,
             Ok(_) | Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
             // No packet is left.
             Err(_) => return,
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_will_read_is_discarded_packet_by_packet() {
+    fn packets_without_a_reader_are_discarded_one_by_one() {
         let [ours, theirs] = pair();
         // More empty ones than an end could be mistaken for.
         let packets =
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_holds_little_for_who_does_not_read() {
+    fn the_kernel_holds_little_for_a_program_that_does_not_read() {
         let [ours, _theirs] = pair();
         bound_sending(&ours).expect("bounded");
         let packet = Packet { bytes: vec![0; PACKET_BYTES_MAX], descriptors: Vec::new() };

@@ -10,6 +10,6 @@ const SPINS: u32 = 64;
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// Waits between two checks of what another thread is about to do; `looks` is the number of checks so far.
-pub fn pause(looks: u32) {
-    if looks < SPINS { std::hint::spin_loop() } else { std::thread::sleep(PAUSE) }
+pub fn pause(attempts: u32) {
+    if attempts < SPINS { std::hint::spin_loop() } else { std::thread::sleep(PAUSE) }
 }

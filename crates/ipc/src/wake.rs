@@ -82,6 +82,14 @@ impl Doorbell {
         Ok((ours, theirs))
     }
 
+    /// Another handle of the same doorbell.
+    ///
+    /// # Errors
+    /// If descriptors run out.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
     /// Checks that this kernel wakes the waiter at each ring: POSIX does not specify the shutdown of a socket
     /// that is shut down already.
     ///
@@ -97,13 +105,13 @@ impl Doorbell {
             epoll::EventData::new_u64(0),
             epoll::EventFlags::IN | epoll::EventFlags::ET,
         )?;
-        let mut told =
+        let mut ready_events =
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 2];
-        let mut look = || epoll::wait(&waiter, &mut told[..], Some(&timespec(Duration::ZERO)));
-        look()?;
+        let mut poll_now = || epoll::wait(&waiter, &mut ready_events[..], Some(&timespec(Duration::ZERO)));
+        poll_now()?;
         for _ in 0..2 {
             bell.ring();
-            if look()? != 1 {
+            if poll_now()? != 1 {
                 return Err(io::Error::new(
                     io::ErrorKind::Unsupported,
                     "this kernel does not report a second shutdown of a socket, so doorbells would not work: \

@@ -131,12 +131,12 @@ fn gather(link: &mut impl Link, count: usize) -> Vec<Seen> {
             assert!(monotonic_ns() < until, "{} of {count} packets came", seen.len());
             std::thread::yield_now();
         }
-        seen.extend(batch.drain(..).map(look));
+        seen.extend(batch.drain(..).map(seen_of));
     }
     seen
 }
 
-fn look(received: Received) -> Seen {
+fn seen_of(received: Received) -> Seen {
     Seen { port: received.port, bytes: received.frame.as_ref().to_vec(), received_ns: received.received_ns }
 }
 
@@ -208,7 +208,7 @@ fn batches_and_their_limits_hold<L: Link>(of: Properties, open: &impl Fn(Setting
         let count = b.receive(&mut batch, 7).expect("the link works");
         assert_eq!(count, batch.len());
         assert!(count <= 7 && monotonic_ns() < until);
-        seen.extend(batch.drain(..).map(look));
+        seen.extend(batch.drain(..).map(seen_of));
         assert_eq!(batch.capacity(), 7, "a batch grew");
     }
     assert!(seen.iter().enumerate().all(|(n, packet)| of.number_of(packet) == n as u64));
@@ -230,7 +230,7 @@ fn a_dry_pool_loses_nothing_untold<L: Link>(of: Properties, open: &impl Fn(Setti
     }
     while b.receive(&mut held, 16).expect("a dry pool is no error") > 0 {}
     assert!((1..=40).contains(&held.len()), "{} frames of 40", held.len());
-    let mut seen: Vec<Seen> = held.drain(..).map(look).collect();
+    let mut seen: Vec<Seen> = held.drain(..).map(seen_of).collect();
     let mut dropped = 0;
     while of.drops_when_dry && dropped < 100 - seen.len() as u64 {
         dropped = b.stream_drops().no_buffer;
@@ -320,7 +320,7 @@ fn a_full_queue_loses_counts_and_recovers<L: Link>(of: Properties, open: &impl F
     let mut batch = Vec::with_capacity(16);
     wait_readable(&b);
     while b.receive(&mut batch, 16).expect("a full queue is no error") > 0 {
-        numbers.extend(batch.drain(..).map(look).map(|packet| of.number_of(&packet)));
+        numbers.extend(batch.drain(..).map(seen_of).map(|packet| of.number_of(&packet)));
     }
     assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "in order, once");
     assert!(!numbers.is_empty() && (numbers.len() as u64) < SENT, "{} of {SENT}", numbers.len());

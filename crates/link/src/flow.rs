@@ -32,7 +32,7 @@ pub struct Inlet {
     pub buffers: u32,
 }
 
-/// What the driver is told about a flow.
+/// Description of a flow for the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowFilter {
     /// Its two ends.
@@ -43,7 +43,7 @@ pub struct FlowFilter {
     pub inlet: Inlet,
 }
 
-/// What the driver is told about an address and port that connections are accepted at. What comes for them and belongs
+/// Description, for the driver, of an address and port at which connections are accepted. What comes for them and belongs
 /// to no flow is the listener's: SYNs, and the third segments of handshakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerFilter {
@@ -51,7 +51,7 @@ pub struct ListenerFilter {
     pub local: SocketAddr,
     /// Names the listener in [`IpTarget::Listener`]; as [`FlowFilter::index`].
     pub index: u32,
-    /// Bounds: of everybody who is not connected, so of floods too.
+    /// Bounds of all packets without a connection, so of floods too.
     pub inlet: Inlet,
 }
 
@@ -63,7 +63,7 @@ pub enum IpTarget {
     Flow(u32),
     /// A listener.
     Listener(u32),
-    /// It is an ICMP error that quotes a segment of a flow; the quote says which.
+    /// It is an ICMP error that quotes a segment of a flow; the quote identifies the flow.
     Error,
 }
 
@@ -72,6 +72,6 @@ pub enum IpTarget {
 pub struct IpPacket {
     /// Who it is for.
     pub to: IpTarget,
-    /// The hardware address that it came from: where to answer somebody who is not connected yet, without a look-up.
+    /// The hardware address that it came from: the answer to a sender without a connection goes there, without a look-up.
     pub sender: Mac,
 }

@@ -59,7 +59,7 @@ impl Port {
 pub struct Received {
     /// Bytes of the packet, from our header on; of an IP packet from its IP header on.
     pub frame: Frame,
-    /// Port that the packet came to; of an IP packet it says nothing.
+    /// Port that the packet came to; it has no meaning for an IP packet.
     pub port: Port,
     /// Set if this is an IP packet of a flow, of a listener, or about a flow.
     pub ip: Option<IpPacket>,
@@ -240,11 +240,11 @@ pub trait Link: Send {
         Err(LinkError::NoFlows(self.mode()))
     }
 
-    /// The way to `remote`, which the kernel is asked for in the background: [`NextHop::state`] says when it is known. It
+    /// The way to `remote`, which the kernel is asked for in the background: [`NextHop::state`] shows when it is known. It
     /// is followed while the handle exists. May allocate; for connections, not for packets.
     ///
     /// # Errors
-    /// If the driver knows no flows, or nobody follows the kernel for it.
+    /// If the driver knows no flows, or no thread follows the kernel for it.
     fn next_hop(&mut self, remote: IpAddr) -> Result<NextHop, LinkError> {
         let _ = remote;
         Err(LinkError::NoFlows(self.mode()))

@@ -354,21 +354,21 @@ mod tests {
             }
         }
         let pool = Pool::new(4, 64);
-        let told = Arc::new(Notices::default());
+        let notices = Arc::new(Notices::default());
         let received = |token| {
             let index = pool.take_index().expect("a free buffer");
-            let receipt = Receipt { to: told.clone(), token };
+            let receipt = Receipt { to: notices.clone(), token };
             // SAFETY: the index was just taken.
             unsafe { pool.adopt(index, 10, 100, Some(receipt)) }
         };
         let (one, two) = (received(1), received(2));
         assert_eq!((one.as_ref().len(), one.offset()), (54, 10));
         let index = two.into_index();
-        assert_eq!(*told.0.lock().expect("no panic"), [2]);
+        assert_eq!(*notices.0.lock().expect("no panic"), [2]);
         pool.give_back(index);
         drop(one);
         drop(pool.take());
-        assert_eq!(*told.0.lock().expect("no panic"), [2, 1]);
+        assert_eq!(*notices.0.lock().expect("no panic"), [2, 1]);
         assert_eq!(std::iter::from_fn(|| pool.take_index()).count(), 4);
     }
 

@@ -83,15 +83,15 @@ fn a_memory_link_without_descriptors_still_carries() {
 }
 
 #[test]
-fn only_the_configured_peer_is_heard() {
+fn only_packets_of_the_configured_peer_are_received() {
     let address = own_address();
     let (a, b) = ends_at(address);
     let (data_port, peer_port) = (b.data_port, a.data_port);
     let (mut a, mut b) = open_pair((a, b));
-    let stranger = UdpSocket::bind((address, 0)).expect("a socket");
+    let foreign_socket = UdpSocket::bind((address, 0)).expect("a socket");
     // Refused at once or dropped silently: in both cases the packet does not arrive.
-    let _ = stranger.send_to(b"forged", (address, data_port));
-    assert_ne!(stranger.local_addr().expect("bound").port(), peer_port);
+    let _ = foreign_socket.send_to(b"forged", (address, data_port));
+    assert_ne!(foreign_socket.local_addr().expect("bound").port(), peer_port);
     a.transmit_buffer().expect("room")[..4].copy_from_slice(b"true");
     a.transmit(Port::Data, 4, 70).expect("it fits");
     a.flush().expect("works");
@@ -121,7 +121,7 @@ fn a_packet_longer_than_the_frames_is_dropped_and_counted() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_the_fix() {
+fn the_error_of_a_failed_open_names_the_fix() {
     let (options, _) = ends_at(own_address());
     let fails = |options: &UdpOptions| UdpLink::open(options).err().expect("refused").to_string();
     let cases = [
@@ -139,9 +139,9 @@ fn what_cannot_be_opened_says_the_fix() {
             "smaller socket_buffer",
         ),
     ];
-    for (options, says) in cases {
+    for (options, message) in cases {
         let text = fails(&options);
-        assert!(text.contains(says) && !text.contains('\n'), "{says}: {text}");
+        assert!(text.contains(message) && !text.contains('\n'), "{message}: {text}");
     }
 }
 

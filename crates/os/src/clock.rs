@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamps_move_by_their_age_and_lies_are_refused() {
+    fn stamps_move_by_their_age_and_impossible_ones_are_refused() {
         let pair = ClockPair { monotonic_ns: 5_000_000_000, wall_ns: 1_700_000_000_000_000_000 };
         assert_eq!(pair.to_monotonic(pair.wall_ns - 250), Some(5_000_000_000 - 250));
         assert_eq!(pair.to_monotonic(pair.wall_ns), Some(5_000_000_000));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_lies_between_two_readings() {
+    fn a_pair_is_between_two_readings() {
         let before = monotonic_ns();
         let pair = ClockPair::read();
         assert!((before..=monotonic_ns()).contains(&pair.monotonic_ns));

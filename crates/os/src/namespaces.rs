@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_its_process() {
+    fn a_name_contains_its_process() {
         assert_eq!(owner("punctual-4711-0-a"), Some(4711));
         assert_eq!(owner("punctual-x-0-a"), None);
         assert_eq!(owner("somebody-elses"), None);

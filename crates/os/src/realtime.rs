@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_be_throttled_may_not_spin_for_ever() {
+    fn a_thread_that_may_be_throttled_may_not_spin_for_ever() {
         let fifo = RealTime { class: SchedulingClass::Fifo { priority: 5 }, ..RealTime::BEST_EFFORT_HOST };
         assert!(check_spin(&RealTime::BEST_EFFORT_HOST, Nanos::MAX).is_ok());
         assert!(check_spin(&fifo, Nanos::from_micros(50)).is_ok());

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_computes_uses_its_cpu_and_one_that_sleeps_waits() {
+    fn a_thread_that_computes_uses_its_cpu_and_a_blocked_one_waits() {
         let begun = ThreadUsage::of_this_thread().expect("usage");
         let mut used = begun;
         while used.cpu == begun.cpu {

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_unwatched_is_told_when_it_is_watched_again() {
+    fn events_while_unwatched_are_reported_when_watching_resumes() {
         for mut waiter in both() {
             let bell = Doorbell::new().expect("an eventfd");
             waiter.watch(bell.as_fd(), 7).expect("watched");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doorbell_is_told_once_for_each_ring_and_never_read() {
+    fn a_doorbell_is_reported_once_for_each_ring_and_never_read() {
         for mut waiter in both() {
             let bell = Doorbell::new().expect("an eventfd");
             waiter.watch(bell.as_fd(), 7).expect("watched");

@@ -1,4 +1,4 @@
-//! Identifiers of nodes, channels, paths and links. Each has its own type, so that they cannot be confused.
+//! Identifiers of nodes, channels, paths, links and handlers. Each has its own type, so that they cannot be confused.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -86,6 +86,10 @@ pub struct Cookie(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LinkId(pub u16);
+
+/// A handler of the processor's executor; valid from the handler's addition to its removal, and given again afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HandlerId(pub u32);
 
 /// A local handle of a channel's or best-effort flow's end at this node; never reused before the node
 /// restarts.

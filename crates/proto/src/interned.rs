@@ -49,7 +49,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn equal_values_are_one_and_forgotten_ones_go() {
+    fn equal_values_are_stored_once_and_unused_ones_are_removed() {
         let mut shared = Interned::new();
         let (kept, again) = (shared.get(7), shared.get(7));
         assert!(Arc::ptr_eq(&kept, &again));

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_observed_is_told() {
+    fn observed_values_are_reported() {
         let mut latencies = Latencies::default();
         assert_eq!(latencies.observed(), Observed::default());
         for latency in [5_000, 3_000_000, 20_000] {
@@ -237,7 +237,7 @@ mod tests {
     /// The middle of a bucket is within it, also for the first and for the last bucket, which has no upper
     /// end.
     #[test]
-    fn the_middle_of_a_bucket_lies_within_it() {
+    fn the_middle_of_a_bucket_is_within_it() {
         for index in 0..BUCKETS {
             let middle = middle_of(index).0;
             assert!(begin_of(index) <= middle && middle <= end_of(index).0, "{index}: {middle}");

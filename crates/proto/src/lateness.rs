@@ -41,9 +41,9 @@ mod tests {
 
     #[test]
     fn timeliness_is_sure_only_beyond_the_error() {
-        let told = |latency| timeliness(Nanos(latency), Some(Nanos(10)), Nanos(50));
-        assert_eq!([told(40), told(41)], [Timeliness::InTime, Timeliness::PerhapsLate]);
-        assert_eq!([told(60), told(61)], [Timeliness::PerhapsLate, Timeliness::Late]);
+        let reported = |latency| timeliness(Nanos(latency), Some(Nanos(10)), Nanos(50));
+        assert_eq!([reported(40), reported(41)], [Timeliness::InTime, Timeliness::PerhapsLate]);
+        assert_eq!([reported(60), reported(61)], [Timeliness::PerhapsLate, Timeliness::Late]);
         assert_eq!(timeliness(Nanos(5), None, Nanos(1)), Timeliness::Unmeasured);
     }
 }

@@ -9,14 +9,14 @@ pub struct Limiter {
     every: Nanos,
     /// Time of the first report in the present interval.
     begun: Option<Instant>,
-    said: u32,
+    passed: u32,
     left_out: u64,
 }
 
 impl Limiter {
     /// A limiter that has let nothing through yet.
     pub const fn new(times: u32, every: Nanos) -> Self {
-        Self { times, every, begun: None, said: 0, left_out: 0 }
+        Self { times, every, begun: None, passed: 0, left_out: 0 }
     }
 
     /// Whether no interval is in progress at `now`: the next event is reported.
@@ -29,13 +29,13 @@ impl Limiter {
     pub fn pass(&mut self, now: Instant) -> Option<u64> {
         if self.is_over(now) {
             self.begun = Some(now);
-            self.said = 0;
+            self.passed = 0;
         }
-        if self.said == self.times {
+        if self.passed == self.times {
             self.left_out += 1;
             return None;
         }
-        self.said += 1;
+        self.passed += 1;
         Some(core::mem::take(&mut self.left_out))
     }
 }
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_repeats_itself_is_said_once_a_while_and_counted() {
+    fn repetitions_are_logged_once_in_a_while_and_counted() {
         let mut limiter = Limiter::new(1, MINUTE);
         assert!(limiter.is_over(at(5)));
         assert_eq!(limiter.pass(at(5)), Some(0), "at once");
@@ -63,10 +63,10 @@ mod tests {
     }
 
     #[test]
-    fn several_may_be_said_before_the_rest_is_left_out() {
+    fn several_are_logged_before_the_rest_is_left_out() {
         let mut limiter = Limiter::new(3, MINUTE);
-        let said = (0..10).filter(|second| limiter.pass(at(*second)).is_some()).count();
-        assert_eq!(said, 3);
+        let passed = (0..10).filter(|second| limiter.pass(at(*second)).is_some()).count();
+        assert_eq!(passed, 3);
         assert_eq!(limiter.pass(at(60)), Some(7));
         assert_eq!([61, 62, 63].map(|second| limiter.pass(at(second))), [Some(0), Some(0), None]);
     }

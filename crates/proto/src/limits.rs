@@ -59,7 +59,7 @@ pub const WATCH_LONG_SLOT: Nanos = Nanos::from_secs(10);
 /// Number of long slots in which a stage is monitored: a minute in all.
 pub const WATCH_LONG_SLOTS: usize = 6;
 /// Interval between two reports of a stage that was late and is not broken.
-pub const LATE_TOLD_INTERVAL: Nanos = Nanos::from_secs(60);
+pub const LATE_REPORT_INTERVAL: Nanos = Nanos::from_secs(60);
 /// Bound of signalling, in its periods, on a link whose kernel traffic follows admission; one period on other
 /// links.
 pub const SIGNAL_PERIODS_BESIDE_KERNEL: u64 = 3;

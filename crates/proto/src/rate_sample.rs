@@ -102,7 +102,7 @@ mod tests {
     /// The error is rounded up: two ends of the window, a packet more or less, and others' bytes that were
     /// lost.
     #[test]
-    fn an_error_is_never_said_to_be_smaller_than_it_is() {
+    fn an_error_is_never_reported_smaller_than_it_is() {
         for (jitter, ends) in [(0, 0), (333, 1), (500, 1), (501, 2), (1_000, 2)] {
             let sample = RateSample { jitter: Nanos(jitter), ..SAMPLE };
             assert_eq!(sample.unevenness(), Ppm(ends + 1_000), "{jitter}");

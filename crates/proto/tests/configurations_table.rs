@@ -68,7 +68,7 @@ const KEYS: &[(&str, Change)] = &[
 ];
 
 #[test]
-fn what_configurations_may_say() {
+fn configurations_are_accepted_within_their_ranges() {
     let mut table = Table::default();
     let numbers = [
         0,

@@ -41,18 +41,18 @@ struct Crossed {
     /// The file and the function of the run.
     run: (&'static str, &'static str),
     /// Text in the test that refers to it: its name, or a number derived from it.
-    says: &'static str,
+    uses: &'static str,
 }
 
 /// `NAME = value: "file", function` if the test names the constant, `, says "word"` if it has a number in its
 /// place.
 macro_rules! crossed {
-    ($($name:ident = $value:expr => $file:literal $function:ident $(says $word:literal)?;)*) => {
+    ($($name:ident = $value:expr => $file:literal $function:ident $(uses $word:literal)?;)*) => {
         const CROSSED: &[fn() -> Crossed] = &[$(|| Crossed {
             name: stringify!($name),
             value: [$name.value(), $value],
             run: ($file, stringify!($function)),
-            says: crossed!(@word $name $($word)?),
+            uses: crossed!(@word $name $($word)?),
         }),*];
     };
     (@word $name:ident) => { stringify!($name) };
@@ -63,42 +63,42 @@ const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
 
 crossed! {
-    CPU_CAP_WINDOW = 10 * MS => "tests/sched.rs" caps_hold_best_effort_back_and_never_guaranteed_work says "2_025";
+    CPU_CAP_WINDOW = 10 * MS => "tests/sched.rs" caps_hold_best_effort_back_and_never_guaranteed_work uses "2_025";
     NAME_BYTES_MAX = 63 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
     HEADER_BYTES = 64 => "tests/wire.rs" golden_bytes;
     FRAGMENT_BYTES_DEFAULT = 1_400 => "tests/limits.rs" a_packet_of_the_default_size_fits_and_a_byte_more_does_not;
     FRAGMENT_BYTES_MIN = 64 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
     FRAGMENT_BYTES_MAX = 65_443 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
-    FRAGMENTS_MAX = 65_535 => "tests/fragment.rs" the_last_of_the_most_fragments_has_its_place says "65_535";
-    NUMBERS_REMEMBERED = 1_024 => "tests/fragment.rs" a_sink_remembers_what_may_be_under_way_and_ten_seconds_within_limits says "513";
-    NUMBERS_REMEMBERED_FOR = 10 * S => "tests/fragment.rs" a_sink_remembers_what_may_be_under_way_and_ten_seconds_within_limits says "129";
-    NUMBERS_REMEMBERED_MIN = 64 => "tests/fragment.rs" a_sink_remembers_what_may_be_under_way_and_ten_seconds_within_limits says "64";
-    NUMBERS_REMEMBERED_MAX = 65_536 => "tests/fragment.rs" a_sink_remembers_what_may_be_under_way_and_ten_seconds_within_limits says "32_769";
+    FRAGMENTS_MAX = 65_535 => "tests/fragment.rs" the_last_of_the_most_fragments_has_its_place uses "65_535";
+    NUMBERS_REMEMBERED = 1_024 => "tests/fragment.rs" a_sink_stores_numbers_in_flight_and_of_ten_seconds_within_limits uses "513";
+    NUMBERS_REMEMBERED_FOR = 10 * S => "tests/fragment.rs" a_sink_stores_numbers_in_flight_and_of_ten_seconds_within_limits uses "129";
+    NUMBERS_REMEMBERED_MIN = 64 => "tests/fragment.rs" a_sink_stores_numbers_in_flight_and_of_ten_seconds_within_limits uses "64";
+    NUMBERS_REMEMBERED_MAX = 65_536 => "tests/fragment.rs" a_sink_stores_numbers_in_flight_and_of_ten_seconds_within_limits uses "32_769";
     ROUTE_NODES_MAX = 32 => "tests/signalling/limits.rs" the_longest_route_opens_and_refuses_with_an_offer;
     LINKS_MAX = 64 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
     SIGNAL_BYTES_MAX = 1_400 => "src/signalling/packet.rs" the_largest_packets_fit_their_limits;
-    LEASE_DEFAULT = 20 * S => "tests/signalling/faults.rs" a_receiver_whose_channel_is_not_refreshed_is_told_that_its_lease_is_over;
-    REFRESHES_PER_LEASE = 5 => "tests/signalling/faults.rs" a_receiver_whose_channel_is_not_refreshed_is_told_that_its_lease_is_over;
+    LEASE_DEFAULT = 20 * S => "tests/signalling/faults.rs" a_receiver_of_an_unrefreshed_channel_gets_lease_over;
+    REFRESHES_PER_LEASE = 5 => "tests/signalling/faults.rs" a_receiver_of_an_unrefreshed_channel_gets_lease_over;
     HELLO_INTERVAL_DEFAULT = S => "tests/signalling/establishment.rs" a_host_without_channels_sends_no_probes;
-    CLOCK_BOUND_AGE_MAX = 60 * S => "src/signalling/clock.rs" what_one_packet_told_is_forgotten_in_time;
+    CLOCK_BOUND_AGE_MAX = 60 * S => "src/signalling/clock.rs" information_of_one_packet_expires;
     HELLOS_MISSED_MAX = 4 => "tests/signalling/properties.rs" one_way_silence;
     PROBES_PER_HELLO = 10 => "tests/signalling/establishment.rs" probes_come_ten_times_in_an_interval_and_take_a_fifth_of_the_budget;
     PROBES_BUDGET_DIVISOR = 5 => "tests/signalling/establishment.rs" probes_come_ten_times_in_an_interval_and_take_a_fifth_of_the_budget;
-    WATCH_SLOT = 100 * MS => "src/node/late.rs" what_is_late_is_said_within_two_slots_and_once_a_minute_unless_it_doubles;
+    WATCH_SLOT = 100 * MS => "src/node/late.rs" lateness_is_reported_within_two_slots_and_once_a_minute_unless_it_doubles;
     WATCH_SLOTS = 10 => "src/watch.rs" a_slot_counts_for_a_second_and_a_long_one_for_a_minute;
     WATCH_SLOTS_LATE = 3 => "src/watch.rs" what_is_late_again_and_again_is_broken_until_it_keeps_its_promise_for_a_lease;
     WATCH_LONG_SLOT = 10 * S => "src/watch.rs" a_slot_counts_for_a_second_and_a_long_one_for_a_minute;
     WATCH_LONG_SLOTS = 6 => "src/watch.rs" a_slot_counts_for_a_second_and_a_long_one_for_a_minute;
-    LATE_TOLD_INTERVAL = 60 * S => "src/node/late.rs" what_is_late_is_said_within_two_slots_and_once_a_minute_unless_it_doubles;
+    LATE_REPORT_INTERVAL = 60 * S => "src/node/late.rs" lateness_is_reported_within_two_slots_and_once_a_minute_unless_it_doubles;
     SIGNAL_PERIODS_BESIDE_KERNEL = 3 => "tests/node_shaper.rs" signalling_beside_kernel_traffic_has_three_of_its_periods;
     SHAPER_PATIENCE = 250 * MS => "tests/node_shaper.rs" a_shaper_that_does_not_shrink_is_a_refusal_with_that_reason;
     SHAPER_GROWS_AFTER = S => "tests/node_shaper.rs" best_effort_waits_for_a_moment_before_it_takes_anything;
     SHAPER_STEP_PPM = 10_000 => "tests/node_shaper.rs" the_kernel_is_given_more_in_steps_that_are_worth_it;
     SHAPER_CONTENTION = 20 * MS => "tests/node_shaper.rs" best_effort_waits_for_a_moment_before_it_takes_anything;
     SHAPER_CONTENTION_KEPT = S => "tests/node_shaper.rs" best_effort_waits_for_a_moment_before_it_takes_anything;
-    SHAPER_RETRY = MS => "src/node/plane/shaper.rs" a_busy_link_is_looked_at_again_soon;
-    LATE_ARRIVALS_INTERVAL = S => "src/node/breaches.rs" a_flow_is_measured_between_looks_that_are_neither_too_near_nor_too_far;
-    STAGES_BROKEN_MAX = 1_024 => "src/signalling/reports.rs" what_others_say_is_bounded_and_leaves_room_for_ones_own_word;
+    SHAPER_RETRY = MS => "src/node/plane/shaper.rs" a_busy_link_is_checked_again_soon;
+    LATE_ARRIVALS_INTERVAL = S => "src/node/breaches.rs" a_flow_is_measured_between_checks_at_a_suitable_distance;
+    STAGES_BROKEN_MAX = 1_024 => "src/signalling/reports.rs" foreign_reports_are_bounded_and_leave_room_for_own_ones;
     ARRIVALS_PACKETS_MAX = 1_024 => "tests/limits.rs" one_path_of_best_effort_and_all_of_them_wait_in_bounded_numbers;
     ARRIVALS_AHEAD_MAX = 64 => "tests/node_host.rs" best_effort_is_taken_while_the_processor_has_time_for_it_only;
     ARRIVALS_OF_PATH_MAX = 128 => "tests/limits.rs" one_path_of_best_effort_and_all_of_them_wait_in_bounded_numbers;
@@ -109,18 +109,18 @@ crossed! {
     RATE_MARK_INTERVAL = 5 * MS => "src/node/rate/arrivals.rs" times_are_kept_now_and_then_and_in_bounded_numbers;
     RATE_MARKS_MAX = 96 => "src/node/rate/arrivals.rs" times_are_kept_now_and_then_and_in_bounded_numbers;
     RATE_MARKS_MIN = 12 => "src/node/rate/arrivals.rs" times_are_kept_now_and_then_and_in_bounded_numbers;
-    RATE_ANSWER_TIME = 2 * S => "tests/node_rate_limits.rs" who_does_not_answer_is_given_up_in_time;
-    RATE_DRAIN_TIME = 5 * S => "tests/node_rate_limits.rs" who_does_not_answer_is_given_up_in_time;
+    RATE_ANSWER_TIME = 2 * S => "tests/node_rate_limits.rs" a_silent_neighbour_is_given_up_in_time;
+    RATE_DRAIN_TIME = 5 * S => "tests/node_rate_limits.rs" a_silent_neighbour_is_given_up_in_time;
     RATE_STEP = MS => "tests/node_rate_limits.rs" a_link_is_filled_for_so_long_and_few_packets_wait_meanwhile;
     RATE_ATTEMPTS_MAX = 4 => "tests/node_rate_limits.rs" what_is_too_uneven_is_tried_so_often_and_refused;
-    RATE_ERROR_GOOD = 20_000 => "tests/node_rate_limits.rs" what_is_too_uneven_is_tried_so_often_and_refused says "20_000";
+    RATE_ERROR_GOOD = 20_000 => "tests/node_rate_limits.rs" what_is_too_uneven_is_tried_so_often_and_refused uses "20_000";
     RATE_ERROR_MAX = 250_000 => "tests/node_rate_limits.rs" what_is_too_uneven_is_tried_so_often_and_refused;
     RATE_FULL_TIMES = 8 => "tests/node_rate_limits.rs" a_driver_that_is_full_again_and_again_sets_the_pace;
-    RATE_AGAIN = 500 * MS => "tests/node_rate_limits.rs" a_link_that_measures_itself_asks_a_busy_neighbour_now_and_then;
-    RATE_PROOF_AGAIN = 60 * S => "tests/node_rate_slow.rs" a_link_that_was_measured_slow_promises_nothing_until_a_measurement_finds_it_whole says "65";
-    RATE_LOOK_MIN = 200 * MS => "src/node/rate/watch.rs" looks_that_follow_too_soon_or_too_late_say_nothing;
-    RATE_LOOK_MAX = 3 * S => "src/node/rate/watch.rs" looks_that_follow_too_soon_or_too_late_say_nothing;
-    RATE_WAITING_MAX = 1_024 => "tests/node_rate_limits.rs" who_waits_for_a_measurement_waits_in_bounded_numbers;
+    RATE_AGAIN = 500 * MS => "tests/node_rate_limits.rs" a_link_that_measures_its_rate_retries_a_busy_neighbour;
+    RATE_PROOF_AGAIN = 60 * S => "tests/node_rate_slow.rs" a_link_that_was_measured_slow_promises_nothing_until_a_measurement_finds_it_whole uses "65";
+    RATE_LOOK_MIN = 200 * MS => "src/node/rate/watch.rs" checks_too_soon_or_too_late_give_no_result;
+    RATE_LOOK_MAX = 3 * S => "src/node/rate/watch.rs" checks_too_soon_or_too_late_give_no_result;
+    RATE_WAITING_MAX = 1_024 => "tests/node_rate_limits.rs" the_number_of_waiters_of_a_measurement_is_bounded;
     FRAMES_DEFAULT = 8_192 => "tests/limits.rs" a_packet_of_the_default_size_fits_and_a_byte_more_does_not;
     FRAMES_MIN = 256 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
     FRAMES_GUARANTEED_DIVISOR = 2 => "tests/node_host.rs" channels_are_refused_once_a_links_frames_are_given_away_and_not_before;
@@ -138,19 +138,19 @@ crossed! {
     IN_FLIGHT_PACKETS_MAX = 1_024 => "tests/limits.rs" packets_in_flight_are_bounded_however_small_they_are;
     BEST_EFFORT_FLOWS_MAX = 4_096 => "tests/limits.rs" flows_beyond_the_limit_wait_for_a_place_and_go;
     BEST_EFFORT_PACKETS_MAX = 8_192 => "tests/limits.rs" flows_and_packets_of_best_effort_are_bounded_and_what_is_idle_makes_room;
-    BEST_EFFORT_CAP_BURST_PACKETS = 4 => "tests/linksched.rs" a_capped_flow_gets_its_share_and_no_more says "6";
-    EXECUTOR_MOVES_MAX = 64 => "tests/sched.rs" a_crowd_that_becomes_eligible_at_once_is_moved_in_bounded_steps_before_anybody_runs says "200";
-    PRIORITY_LEVELS = 32 => "tests/sched.rs" the_thirty_levels_between_are_for_channels_however_large_the_rank says "29";
+    BEST_EFFORT_CAP_BURST_PACKETS = 4 => "tests/linksched.rs" a_capped_flow_gets_its_share_and_no_more uses "6";
+    EXECUTOR_MOVES_MAX = 64 => "tests/sched.rs" a_crowd_that_becomes_eligible_at_once_is_moved_in_bounded_steps_before_any_handler_runs uses "200";
+    PRIORITY_LEVELS = 32 => "tests/sched.rs" the_thirty_levels_between_are_for_channels_however_large_the_rank uses "29";
     CLOCK_TOLERANCE_PPM_DEFAULT = 100 => "tests/signalling/establishment.rs" the_clock_error_bound_holds;
     CLOCK_TOLERANCE_PPM_MAX = 1_900 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
     SIGNAL_MESSAGE_BYTES_MAX = 8_192 => "src/signalling/stream.rs" what_is_not_acknowledged_is_bounded;
-    SIGNAL_WINDOW_SEGMENTS = 32 => "src/signalling/stream.rs" what_is_under_way_is_bounded says "WINDOW_SEGMENTS";
-    SIGNAL_SEGMENTS_MAX = 256 => "src/signalling/stream.rs" what_is_not_acknowledged_is_bounded says "SEGMENTS_MAX";
+    SIGNAL_WINDOW_SEGMENTS = 32 => "src/signalling/stream.rs" what_is_under_way_is_bounded uses "WINDOW_SEGMENTS";
+    SIGNAL_SEGMENTS_MAX = 256 => "src/signalling/stream.rs" what_is_not_acknowledged_is_bounded uses "SEGMENTS_MAX";
     SIGNAL_WAITING_BYTES_MAX = 2 << 20 => "src/signalling/peer/tests.rs" what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it;
     SIGNAL_OVERHEAD_BYTES_MAX = 116 => "src/signalling/packet.rs" the_largest_packets_fit_their_limits;
     SIGNAL_AHEAD_SEGMENTS = 2 => "src/signalling/outbox/tests.rs" what_goes_first_waits_for_a_few_packets;
     ASKS_WAITING_MAX = 2_048 => "tests/signalling/faults.rs" what_waits_for_a_slow_neighbour_is_bounded_and_the_rest_refused;
-    ASK_WAIT_MAX = 5 * S => "src/signalling/outbox/tests.rs" asks_wait_for_their_time_and_no_longer says "5_100";
+    ASK_WAIT_MAX = 5 * S => "src/signalling/outbox/tests.rs" requests_wait_for_their_time_and_no_longer uses "5_100";
     ANSWERS_WAITING_MAX = 2_048 => "src/signalling/outbox/tests.rs" answers_wait_in_bounded_numbers;
     SIGNAL_PACKET_BYTES_MIN = 192 => "src/signalling/packet.rs" the_largest_packets_fit_their_limits;
     SIGNAL_SEGMENT_BYTES_MIN = 76 => "src/signalling/stream.rs" the_longest_message_has_room_in_the_smallest_packets_behind_all_that_may_be_ahead;
@@ -160,7 +160,7 @@ crossed! {
     DECISIONS_AT_ONCE_MAX = 4 => "tests/limits.rs" few_questions_are_decided_together;
     REQUESTS_MAX = 1_024 => "tests/signalling/limits.rs" requests_of_receivers_are_bounded_at_both_ends;
     LISTENERS_MAX = 4_224 => "tests/limits.rs" listeners_are_bounded_and_each_that_closes_makes_room;
-    LISTENERS_FOR_ROOT = 128 => "../host/src/service/quota.rs" listeners_are_kept_for_root_whoever_else_has_all_others;
+    LISTENERS_FOR_ROOT = 128 => "../host/src/service/quota.rs" listeners_are_kept_for_root_if_other_users_hold_all_others;
     RTU_HANDLERS_MAX = 4_096 => "tests/node_rtu.rs" handlers_are_bounded_and_each_that_goes_makes_room;
     RAW_TAG_BYTES = 8 => "tests/node_rtu_sending.rs" a_packet_that_leaves_as_it_is_has_no_header;
     RTUS_DUE_MAX = 64 => "tests/node_rtu.rs" timers_that_expire_together_are_noticed_in_parts;
@@ -168,8 +168,8 @@ crossed! {
     RTU_PACKETS_MAX = 4_096 => "tests/node_rtu_sending.rs" packets_of_a_budget_go_to_their_limit_and_not_beyond;
     UPCALL_REPORTS_MAX = 8 => "tests/node_rtu_remote.rs" few_reports_are_read_at_once;
     RTU_PRIORITIES = 64 => "tests/node_rtu.rs" numbers_go_to_their_limits_and_not_beyond;
-    RTU_STRIKES_MAX = 8 => "tests/node_rtu.rs" one_that_overruns_is_counted_then_demoted_and_harms_nobody_after;
-    RTU_SPELL = 10 * S => "tests/node_rtu.rs" misconduct_is_forgotten_after_two_spells;
+    RTU_STRIKES_MAX = 8 => "tests/node_rtu.rs" overruns_are_counted_then_demoted_and_delay_no_other_handler;
+    RTU_SPELL = 10 * S => "tests/node_rtu.rs" misconduct_expires_after_two_spells;
     REASON_BYTES_MAX = 200 => "tests/signalling/limits.rs" a_long_reason_arrives_cut_between_characters;
 }
 
@@ -221,7 +221,7 @@ fn code_of(source: &str, function: &str) -> String {
 
 /// The violation in the test of a constant.
 fn wrong(crossed: &Crossed) -> Option<String> {
-    let Crossed { name, value: [is, was], run: (file, function), says } = crossed;
+    let Crossed { name, value: [is, was], run: (file, function), uses } = crossed;
     let source = read(&here().join(file));
     let of = |what: &str| Some(format!("{name}: {file}, {function}: {what}"));
     if is != was {
@@ -235,8 +235,8 @@ fn wrong(crossed: &Crossed) -> Option<String> {
         return of("nobody runs it");
     }
     let code = code_of(&source, function);
-    let said = words(&code).contains(says);
-    (!said).then(|| of(&format!("it says nothing of {says}"))).flatten()
+    let is_named = words(&code).contains(uses);
+    (!is_named).then(|| of(&format!("it says nothing of {uses}"))).flatten()
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn what_a_run_does_not_do_is_not_found_in_it() {
     let words = words(&code);
     assert!(words.contains("LIMIT"), "{code}");
     assert!(!words.contains("OTHER") && !words.contains("NOT"), "{code}");
-    let crossed = |run, says| Crossed { name: "X", value: [1, 1], run, says };
+    let crossed = |run, uses| Crossed { name: "X", value: [1, 1], run, uses };
     let gone = crossed(("tests/limits.rs", "nobody_wrote_this"), "X");
     assert!(wrong(&gone).is_some_and(|text| text.contains("gone")));
     let run = ("tests/limits.rs", "listeners_are_bounded_and_each_that_closes_makes_room");

@@ -142,7 +142,7 @@ fn demoted_messages_push_out_demoted_ones_only() {
 }
 
 #[test]
-fn duplicates_are_told_from_late_ones() {
+fn duplicates_are_distinguished_from_late_ones() {
     let mut reassembly = Reassembly::new(2, SIZE, LONGEST);
     assert_eq!(feed(&mut reassembly, 0, 150, 1), Outcome::Stored);
     assert_eq!(feed(&mut reassembly, 0, 150, 1), Outcome::Duplicate);
@@ -257,7 +257,7 @@ fn remembered(contract: &Contract) -> u64 {
 }
 
 #[test]
-fn a_sink_remembers_what_may_be_under_way_and_ten_seconds_within_limits() {
+fn a_sink_stores_numbers_in_flight_and_of_ten_seconds_within_limits() {
     let contract = |per_second: u64, deadline_ms| {
         let rate = Rate::per_second(per_second).expect("in range");
         Contract::new(LONGEST, rate, 1, Nanos::from_millis(deadline_ms)).expect("in range")

@@ -160,7 +160,7 @@ fn what_was_polled_and_not_handed_over_is_not_counted() {
 }
 
 #[test]
-fn a_completion_tells_whose_slot_came_free() {
+fn a_completion_returns_the_flow_whose_slot_became_free() {
     let mut link = by_completion();
     let flows = [link.add_channel(1, Nanos::ZERO), link.add_channel(1, Nanos::ZERO)];
     for (packet, flow) in flows.into_iter().enumerate() {
@@ -175,7 +175,7 @@ fn a_completion_tells_whose_slot_came_free() {
 }
 
 #[test]
-fn a_refilled_flow_asks_for_nothing_while_queue_1_waits_for_the_window() {
+fn a_refilled_flow_needs_no_timer_while_queue_1_waits_for_the_window() {
     let mut link =
         Link::new(LinkParameters { best_effort_flow_cap: Ppm(100_000), ..parameters(Pacing::Clock) });
     for packet in 0..20 {
@@ -249,7 +249,7 @@ fn the_clock_does_not_catch_up_and_keeps_the_rate_when_polled_in_time() {
 }
 
 #[test]
-fn best_effort_is_fair_in_bytes_whoever_floods() {
+fn best_effort_is_fair_in_bytes_whichever_flow_floods() {
     let mut link = by_clock();
     let (sizes, mut bytes, mut now) = ([1_000, 100, 350], [0u64; 3], us(0));
     for _ in 0..3_000 {
@@ -468,7 +468,7 @@ fn removing_a_best_effort_flow_gives_its_packets_back() {
 }
 
 #[test]
-fn what_was_removed_is_given_back_in_slices_and_harms_nobody_meanwhile() {
+fn removed_queues_are_freed_in_slices_and_delay_no_other() {
     const MOST: usize = LEFTOVERS_MAX as usize;
     let mut link = by_completion();
     let (gone, stays) = (link.add_channel(500, Nanos::ZERO), link.add_channel(3, Nanos::ZERO));

@@ -114,22 +114,22 @@ fn a_message_on_its_way_allocates_nothing() {
 
 /// Memory that one more channel takes at all hosts, and memory that the nodes report for it, without the
 /// applications' rings.
-fn taken_and_told(world: &mut World, contract: Contract) -> (i64, i64) {
+fn taken_and_declared(world: &mut World, contract: Contract) -> (i64, i64) {
     let before = IN_USE_BYTES.load(Ordering::Relaxed);
     let open = world.open(0, 2, contract).expect("admitted");
     let taken = IN_USE_BYTES.load(Ordering::Relaxed) - before - ring_bytes(&open, contract);
-    let told =
+    let declared =
         [(0, open.source), (2, open.sink)].map(|(node, channel)| world.nodes[node].room_bytes(channel));
     let relayed = world.nodes[1].channels_after(None, usize::MAX).channels;
     let relayed = relayed.last().map_or(0, |status| world.nodes[1].room_bytes(status.channel));
-    println!("{contract:?}: {taken} B; told {told:?} and {relayed} at the relay");
-    (taken, (told.into_iter().sum::<u64>() + relayed) as i64)
+    println!("{contract:?}: {taken} B; told {declared:?} and {relayed} at the relay");
+    (taken, (declared.into_iter().sum::<u64>() + relayed) as i64)
 }
 
 /// The reported memory is no less than the real one. Room comes in runs of 1,024 places, which channels
 /// share.
 #[test]
-fn what_a_node_says_it_has_for_a_channel_is_what_the_channel_takes() {
+fn the_memory_that_a_node_declares_for_a_channel_is_what_it_takes() {
     /// Runs of four slabs, and what every channel has.
     const BESIDE_MAX: i64 = 4 * 1_024 * 320 + 3 * IDLE_CHANNEL_BYTES_MAX;
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -145,8 +145,8 @@ fn what_a_node_says_it_has_for_a_channel_is_what_the_channel_takes() {
         let mut world = World::line(3, BitRate(1_000_000_000));
         world.audit = None;
         let small = world.open(0, 2, contract(8, 1, 1, 50)).expect("admitted");
-        let (taken, told) = taken_and_told(&mut world, wanted);
-        assert!(taken <= told + BESIDE_MAX, "{wanted:?} takes {taken} B, of which {told} are told");
+        let (taken, declared) = taken_and_declared(&mut world, wanted);
+        assert!(taken <= declared + BESIDE_MAX, "{wanted:?} takes {taken} B, of which {declared} are told");
         drop(small);
     }
 }
@@ -178,7 +178,7 @@ fn best_effort(flow: u32, message_bytes: u32, payload_bytes: u32) -> Vec<u8> {
 /// A forger on the link invents flows, whose messages have one byte, or very many fragments, or are too long.
 /// Sixteen senders of 30 KB each were kept for a port of 60,000 B, on the processor and in no user's quota.
 #[test]
-fn whoever_sends_to_a_port_it_takes_no_more_than_its_node_says() {
+fn a_port_takes_no_more_memory_than_its_node_declares_for_any_senders() {
     const BYTES: u32 = 60_000;
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut world = World::line(2, BitRate(1_000_000_000));
@@ -195,13 +195,13 @@ fn whoever_sends_to_a_port_it_takes_no_more_than_its_node_says() {
             while inbox.recv(|_, _| ()) {}
         }
     }
-    let (taken, told) =
+    let (taken, declared) =
         (IN_USE_BYTES.load(Ordering::Relaxed) - before, Node::<TestMemory>::port_room_bytes(BYTES) as i64);
     let drops = world.nodes[1].status(world.now).drops;
-    println!("{taken} B taken, {told} told, {drops:?}");
+    println!("{taken} B taken, {declared} told, {drops:?}");
     // Those of 2 bytes a fragment; those that are too long.
     assert_eq!((drops.malformed, drops.too_large), (48, 48));
-    assert!(told <= 32 << 10, "{told} B");
+    assert!(declared <= 32 << 10, "{declared} B");
     // Beside it tables of paths and shares.
-    assert!(taken <= told + (16 << 10), "{taken} B, of which {told} are told");
+    assert!(taken <= declared + (16 << 10), "{taken} B, of which {declared} are told");
 }

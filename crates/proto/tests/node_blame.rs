@@ -48,7 +48,7 @@ fn a_source_that_waited_for_its_driver_does_not_blame_its_processor() {
 /// Units of best effort that take too long are reported for the host, and for no channel: no guarantee is
 /// affected.
 #[test]
-fn best_effort_that_is_too_dear_puts_no_channel_at_risk() {
+fn best_effort_that_costs_too_much_puts_no_channel_at_risk() {
     let mut world = World::line(2, RATE);
     let open = world.open(0, 1, contract()).expect("it fits");
     let outbox = TestOutbox::new(4, 500);
@@ -129,10 +129,10 @@ fn a_message_of_a_clock_of_unknown_error_is_not_measured() {
     assert!(open.outbox.send(&[7; 1_000], world.now));
     world.nodes[0].handle_ring(open.source, world.now);
     world.run_for(MS(100));
-    let mut told = None;
-    assert!(open.inbox.recv(|_, info| told = Some(info)));
-    let told = told.expect("it came");
-    assert_eq!((told.clock_error, told.timeliness), (None, Timeliness::Unmeasured));
+    let mut reported = None;
+    assert!(open.inbox.recv(|_, info| reported = Some(info)));
+    let reported = reported.expect("it came");
+    assert_eq!((reported.clock_error, reported.timeliness), (None, Timeliness::Unmeasured));
     let counters = world.nodes[1].channel(open.sink).expect("open").counters;
     assert_eq!((counters.unmeasured, counters.misses, counters.latency_max), (1, 0, Nanos::ZERO));
 }

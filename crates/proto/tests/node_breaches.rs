@@ -37,20 +37,20 @@ fn stream(world: &mut World, open: &Open, span: Nanos, mut between: impl FnMut(&
     }
 }
 
-fn told_of_stages(world: &World) -> usize {
+fn reported_stages(world: &World) -> usize {
     world.events.iter().flatten().filter(|event| matches!(event, Event::Stage { .. })).count()
 }
 
 /// Reports to a host for itself: stage, number of channels that pass it, whether it has healed.
 fn for_the_host(world: &World, node: usize) -> Vec<(String, Option<u32>, bool)> {
-    let told = world.events[node].iter().filter_map(|event| match event {
+    let reported = world.events[node].iter().filter_map(|event| match event {
         Event::Stage { channel: None, stage, healed } => Some((stage.name(), stage.channels, *healed)),
         _ => None,
     });
-    let mut told: Vec<_> = told.collect();
+    let mut reported: Vec<_> = reported.collect();
     // Another cause is reported again.
-    told.dedup();
-    told
+    reported.dedup();
+    reported
 }
 
 /// Frames that a host has sent, and on which port.
@@ -90,7 +90,7 @@ fn data_that_is_late_is_counted_and_decides_nothing_about_others() {
     let status = world.nodes[1].status(world.now);
     let link = &status.links[0];
     assert!(link.late_packets.times > 300 && link.late_packets.by_max >= Nanos::from_millis(25), "{link:?}");
-    assert_eq!((link.late_signals.times, told_of_stages(&world)), (0, 0));
+    assert_eq!((link.late_signals.times, reported_stages(&world)), (0, 0));
     assert!(world.nodes.iter().all(|node| node.status(world.now).broken.is_empty()));
     // Only the channel that was forged is shown to suffer.
     let other = world.open(0, 2, contract()).expect("others are admitted");
@@ -133,7 +133,7 @@ fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease()
     let mut world = World::line(3, RATE);
     let open = world.open(0, 2, contract()).expect("it fits");
     stream(&mut world, &open, Nanos::from_secs(2), |_| {});
-    assert_eq!(told_of_stages(&world), 0);
+    assert_eq!(reported_stages(&world), 0);
     assert!(world.nodes.iter().all(|node| !node.is_looking()), "there is nothing to look for");
 
     let waiting = stream_delayed(&mut world, &open, Nanos::from_secs(3));
@@ -145,11 +145,11 @@ fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease()
         });
         assert_eq!(named.as_deref(), Some("link h1-h2"), "h{}", end + 1);
     }
-    let told = world.nodes[0].channel(open.source).expect("open");
-    assert!(!told.broken.is_empty());
-    let places: Vec<_> = told.degraded.iter().map(|it| it.place.as_str()).collect();
-    assert_eq!(places, ["link h1-h2"], "{:?}", told.degraded);
-    assert_eq!(told.degraded[0].cause_kind, told.broken[0].cause.name());
+    let reported = world.nodes[0].channel(open.source).expect("open");
+    assert!(!reported.broken.is_empty());
+    let places: Vec<_> = reported.degraded.iter().map(|it| it.place.as_str()).collect();
+    assert_eq!(places, ["link h1-h2"], "{:?}", reported.degraded);
+    assert_eq!(reported.degraded[0].cause_kind, reported.broken[0].cause.name());
     // Each host reports it once for its log, a forwarder too, with the number of channels concerned.
     for node in 0..3 {
         assert_eq!(for_the_host(&world, node), [("link h1-h2".to_owned(), Some(1), false)], "h{}", node + 1);
@@ -232,15 +232,15 @@ fn a_host_that_is_gone_leaves_no_broken_stage_behind() {
 
 /// Notices to an end of a channel, besides stages.
 fn notices(world: &World, node: usize) -> Vec<Notice> {
-    let told = world.events[node].iter().filter_map(|event| match event {
+    let reported = world.events[node].iter().filter_map(|event| match event {
         Event::Notice { notice, .. } => Some(*notice),
         _ => None,
     });
-    told.collect()
+    reported.collect()
 }
 
 #[test]
-fn who_is_late_and_whose_ring_is_full_is_told_once_and_nobody_else() {
+fn late_and_overflowing_receivers_alone_are_notified_once() {
     let mut world = World::line(3, RATE);
     let open = world.open(0, 2, contract()).expect("it fits");
     stream(&mut world, &open, Nanos::from_secs(1), |_| {});
@@ -272,9 +272,9 @@ fn lateness_counts_from_when_the_application_sent() {
     world.run_for(LATE);
     world.nodes[0].handle_ring(open.source, world.now);
     world.run_for(LATE);
-    let mut told = None;
-    while open.inbox.recv(|_, info| told = Some(info)) {}
-    let info = told.expect("it came");
+    let mut reported = None;
+    while open.inbox.recv(|_, info| reported = Some(info)) {}
+    let info = reported.expect("it came");
     let since_sent = info.delivered.since(info.logical_arrival);
     let error = info.clock_error.expect("clocks are known");
     assert!(since_sent + error >= LATE, "{since_sent} {error}");
@@ -282,7 +282,7 @@ fn lateness_counts_from_when_the_application_sent() {
 }
 
 /// The processor of h1 runs `late` after a timer was due, each `every` for a second, while h1 sends.
-fn stand_still(world: &mut World, open: &Open, late: Nanos, every: Nanos) {
+fn stop_host(world: &mut World, open: &Open, late: Nanos, every: Nanos) {
     let mut due = world.now + every;
     stream(world, open, Nanos::from_secs(1), |world| {
         if due <= world.now {
@@ -293,15 +293,15 @@ fn stand_still(world: &mut World, open: &Open, late: Nanos, every: Nanos) {
 }
 
 fn named(world: &World, end: usize) -> Vec<String> {
-    let told = world.events[end].iter().filter_map(|event| match event {
+    let reported = world.events[end].iter().filter_map(|event| match event {
         Event::Stage { channel: Some(_), stage, healed: false } => Some(stage.to_string()),
         _ => None,
     });
-    told.collect()
+    reported.collect()
 }
 
 #[test]
-fn a_source_whose_processor_stands_still_again_and_again_is_named_by_its_own_timers() {
+fn a_source_whose_processor_stops_repeatedly_is_named_by_its_own_timers() {
     let mut world = World::line(3, RATE);
     let open = world.open(0, 2, contract()).expect("it fits");
     stream(&mut world, &open, Nanos::from_secs(1), |_| {});
@@ -310,20 +310,20 @@ fn a_source_whose_processor_stands_still_again_and_again_is_named_by_its_own_tim
     assert!(bound > Nanos::from_millis(1) && world.nodes[0].has_sources() && !world.nodes[1].has_sources());
 
     // Late, and within what was promised: a wake-up that is counted.
-    stand_still(&mut world, &open, bound, Nanos::from_millis(50));
-    assert_eq!((status(&world).late_service.times, told_of_stages(&world)), (0, 0));
+    stop_host(&mut world, &open, bound, Nanos::from_millis(50));
+    assert_eq!((status(&world).late_service.times, reported_stages(&world)), (0, 0));
     assert!(status(&world).wakes.late >= 19);
     // Twice in a second counts as an accident, three times do not.
     let beyond = Nanos::from_millis(6);
-    stand_still(&mut world, &open, bound + beyond, Nanos::from_millis(490));
+    stop_host(&mut world, &open, bound + beyond, Nanos::from_millis(490));
     let late = status(&world).late_service;
-    assert_eq!((late.times, late.by_max, told_of_stages(&world)), (2, beyond, 0));
-    stand_still(&mut world, &open, bound + beyond, Nanos::from_millis(50));
+    assert_eq!((late.times, late.by_max, reported_stages(&world)), (2, beyond, 0));
+    stop_host(&mut world, &open, bound + beyond, Nanos::from_millis(50));
     for end in [0, 2] {
-        let told = named(&world, end);
+        let reported = named(&world, end);
         assert!(
-            told.len() == 1 && told[0].starts_with("processor of h1 serves later than its bounds"),
-            "{told:?}"
+            reported.len() == 1 && reported[0].starts_with("processor of h1 serves later than its bounds"),
+            "{reported:?}"
         );
     }
     let other = world.open(0, 2, contract()).expect("others are admitted");
@@ -334,7 +334,7 @@ fn a_source_whose_processor_stands_still_again_and_again_is_named_by_its_own_tim
 
 /// A sender that reports old send times affects only its own channel.
 #[test]
-fn what_an_application_says_of_when_it_sent_names_no_processor() {
+fn a_send_time_that_an_application_claims_blames_no_processor() {
     let mut world = World::line(2, RATE);
     let open = world.open(0, 1, contract()).expect("it fits");
     world.run_for(Nanos::from_secs(1));
@@ -347,7 +347,7 @@ fn what_an_application_says_of_when_it_sent_names_no_processor() {
     }
     let misses = world.nodes[1].channel(open.sink).expect("open").counters.misses;
     let late = world.nodes[0].status(world.now).late_service.times;
-    assert!(misses > 150 && late == 0 && told_of_stages(&world) == 0, "{misses} {late}");
+    assert!(misses > 150 && late == 0 && reported_stages(&world) == 0, "{misses} {late}");
 }
 
 #[test]
@@ -364,55 +364,55 @@ fn a_host_without_channels_has_promised_nothing() {
     assert_eq!(world.nodes[0].status(world.now).late_service.times, 0);
 }
 
-fn told_late(world: &World, host: usize) -> Vec<LateStage> {
-    let told = world.events[host].iter().filter_map(|event| match event {
+fn reported_late(world: &World, host: usize) -> Vec<LateStage> {
+    let reported = world.events[host].iter().filter_map(|event| match event {
         Event::Late(stage) => Some(stage.clone()),
         _ => None,
     });
-    told.collect()
+    reported.collect()
 }
 
 #[test]
-fn one_standstill_is_told_at_once_and_breaks_nothing() {
+fn one_stop_is_reported_at_once_and_breaks_nothing() {
     let mut world = World::line(3, RATE);
     let open = world.open(0, 2, contract()).expect("it fits");
     stream(&mut world, &open, Nanos::from_secs(1), |_| {});
-    assert_eq!(told_late(&world, 1), []);
+    assert_eq!(reported_late(&world, 1), []);
     world.still = Some((1, world.now + Nanos::from_millis(150)));
     stream(&mut world, &open, Nanos::from_millis(150), |_| {});
     let over = world.now;
-    while told_late(&world, 1).is_empty() {
+    while reported_late(&world, 1).is_empty() {
         assert!(world.now.since(over) < Nanos::from_millis(250), "too late");
         stream(&mut world, &open, Nanos::from_millis(5), |_| {});
     }
-    let told = told_late(&world, 1);
-    let [LateStage { host, towards: None, late, seen_in: SeenIn::OwnClock }] = told.as_slice() else {
-        panic!("{told:?}")
+    let reported = reported_late(&world, 1);
+    let [LateStage { host, towards: None, late, seen_in: SeenIn::OwnClock }] = reported.as_slice() else {
+        panic!("{reported:?}")
     };
     assert_eq!(host, "h2");
     assert!(late.times > 1 && late.by_max > Nanos::from_millis(100), "{late:?}");
     assert!((Nanos::from_millis(100)..Nanos::from_millis(150)).contains(&late.by_max));
     let shown = |world: &World| world.nodes[1].status(world.now).late;
-    assert_eq!(shown(&world), told);
+    assert_eq!(shown(&world), reported);
     stream(&mut world, &open, Nanos::from_secs(2), |_| {});
-    assert_eq!((told_of_stages(&world), shown(&world).len()), (0, 1));
+    assert_eq!((reported_stages(&world), shown(&world).len()), (0, 1));
     world.run_for(Nanos::from_secs(60));
-    assert_eq!((told_of_stages(&world), shown(&world).len(), told_late(&world, 1).len()), (0, 0, 1));
-    assert!(told_late(&world, 0).is_empty() && told_late(&world, 2).is_empty());
+    assert_eq!((reported_stages(&world), shown(&world).len(), reported_late(&world, 1).len()), (0, 0, 1));
+    assert!(reported_late(&world, 0).is_empty() && reported_late(&world, 2).is_empty());
 }
 
 /// One standstill per second is no breach (two slots of ten): it is reported at once and then each minute,
 /// with its number.
 #[test]
-fn what_is_late_each_second_is_told_each_minute() {
+fn lateness_in_each_second_is_reported_each_minute() {
     let mut world = World::line(2, RATE);
     let open = world.open(0, 1, contract()).expect("it fits");
     for _ in 0..130 {
-        stand_still(&mut world, &open, Nanos::from_millis(50), Nanos::from_millis(900));
+        stop_host(&mut world, &open, Nanos::from_millis(50), Nanos::from_millis(900));
     }
-    let told = told_late(&world, 0);
-    assert_eq!((told.len(), told_of_stages(&world)), (3, 0));
-    assert!(told[0].late.times == 1 && told[2].late.times > 50, "{told:?}");
+    let reported = reported_late(&world, 0);
+    assert_eq!((reported.len(), reported_stages(&world)), (3, 0));
+    assert!(reported[0].late.times == 1 && reported[2].late.times > 50, "{reported:?}");
 }
 
 /// Each host counts the late service of its own processor, and no other host does.
@@ -437,7 +437,7 @@ fn each_host_counts_its_own_late_service() {
 /// If a channel is opened across a broken stage, both ends are notified, and while the stage is broken all
 /// hosts keep its report.
 #[test]
-fn a_channel_across_a_broken_link_is_told_so_and_nobody_forgets_it() {
+fn a_channel_across_a_broken_link_is_notified_and_stays_known() {
     let mut world = World::line(3, RATE);
     let open = world.open(0, 2, contract()).expect("it fits");
     stream(&mut world, &open, Nanos::from_secs(2), |_| {});
@@ -449,7 +449,7 @@ fn a_channel_across_a_broken_link_is_told_so_and_nobody_forgets_it() {
     world.events.iter_mut().for_each(|events| events.clear());
     let second = world.open(0, 2, contract()).expect("degraded, as the operator chose");
     world.run_for(Nanos::from_millis(200));
-    let is_told = |node: usize, of| {
+    let is_reported = |node: usize, of| {
         let is = |event: &Event| match event {
             Event::Stage { channel: Some(channel), stage, healed: false } => {
                 *channel == of && stage.name() == "link h1-h2"
@@ -458,7 +458,7 @@ fn a_channel_across_a_broken_link_is_told_so_and_nobody_forgets_it() {
         };
         world.events[node].iter().filter(|event| is(event)).count()
     };
-    assert_eq!(is_told(0, second.source), 1);
+    assert_eq!(is_reported(0, second.source), 1);
     // Late for a lease and more: hosts that do not own the stage would have dropped the report by then.
     for _ in 0..4 {
         let waiting = stream_delayed(&mut world, &open, Nanos::from_secs(10));
@@ -474,19 +474,19 @@ fn a_channel_across_a_broken_link_is_told_so_and_nobody_forgets_it() {
 
 /// A channel that does not cross the link gets no notice of it, also at the host that gets the report.
 #[test]
-fn channels_elsewhere_hear_nothing_of_a_broken_link() {
+fn channels_elsewhere_are_not_notified_of_a_broken_link() {
     let mut world = World::line(3, RATE);
     let across = world.open(0, 1, contract()).expect("it fits");
     let elsewhere = world.open(1, 2, contract()).expect("it fits");
     stream(&mut world, &across, Nanos::from_secs(2), |_| {});
     stream_delayed(&mut world, &across, Nanos::from_secs(3));
-    let told = |node: usize, of| {
+    let reported = |node: usize, of| {
         let is =
             |event: &&Event| matches!(event, Event::Stage { channel: Some(channel), .. } if *channel == of);
         world.events[node].iter().filter(is).count()
     };
-    assert!(told(0, across.source) > 0 && told(1, across.sink) > 0, "both ends of it are told");
-    assert_eq!((told(1, elsewhere.source), told(2, elsewhere.sink)), (0, 0));
+    assert!(reported(0, across.source) > 0 && reported(1, across.sink) > 0, "both ends of it are told");
+    assert_eq!((reported(1, elsewhere.source), reported(2, elsewhere.sink)), (0, 0));
     assert!(world.nodes[1].channel(elsewhere.source).expect("open").broken.is_empty());
     assert!(world.nodes[2].status(world.now).broken.is_empty(), "h3 has nothing to do with it");
 }
@@ -494,7 +494,7 @@ fn channels_elsewhere_hear_nothing_of_a_broken_link() {
 /// Hosts beyond a link that delays all packets are notified by the host at its end: its owner's report comes
 /// over the same link, as late as the rest.
 #[test]
-fn who_is_beyond_a_slow_link_does_not_wait_for_its_owners_word() {
+fn a_host_beyond_a_slow_link_does_not_wait_for_its_owners_report() {
     const LATER: Nanos = Nanos::from_millis(400);
     let mut world = World::line(3, RATE);
     let open = world.open(0, 2, contract()).expect("it fits");
@@ -507,7 +507,7 @@ fn who_is_beyond_a_slow_link_does_not_wait_for_its_owners_word() {
         }
         node != 0
     }));
-    let (mut waiting, mut told) = (Delayed::new(), [None; 3]);
+    let (mut waiting, mut reported) = (Delayed::new(), [None; 3]);
     stream(&mut world, &open, Nanos::from_secs(4), |world| {
         let at = world.now + LATER;
         waiting.extend(delayed.borrow_mut().drain(..).map(|(port, bytes)| (at, port, bytes)));
@@ -515,13 +515,13 @@ fn who_is_beyond_a_slow_link_does_not_wait_for_its_owners_word() {
             let (_, port, bytes) = waiting.pop_front().unwrap();
             world.inject(1, LinkId(0), port, &bytes);
         }
-        for (node, told) in told.iter_mut().enumerate() {
-            if told.is_none() && !for_the_host(world, node).is_empty() {
-                *told = Some(world.now);
+        for (node, reported) in reported.iter_mut().enumerate() {
+            if reported.is_none() && !for_the_host(world, node).is_empty() {
+                *reported = Some(world.now);
             }
         }
     });
-    let [Some(owner), Some(forwarder), Some(beyond)] = told else { panic!("{told:?}") };
+    let [Some(owner), Some(forwarder), Some(beyond)] = reported else { panic!("{reported:?}") };
     assert_eq!(for_the_host(&world, 2)[0], ("link h1-h2".to_owned(), Some(1), false));
     let soon = owner + Nanos::from_millis(200);
     assert!(

@@ -135,7 +135,7 @@ impl Place<'_> {
         Some(span.div_ceil(period) + error.div_ceil(period) + 1)
     }
     /// The filter of the driver of the incoming link: at most the packets that an honest path may deliver.
-    fn filter(&self, told: &PathFilter) -> PathFilter {
+    fn filter(&self, reported: &PathFilter) -> PathFilter {
         let (packets, period) =
             (u64::from(self.contract.message_bytes_max).div_ceil(FRAGMENT), self.period());
         let at_once = (self.early() + self.upstream(0) + self.arrival_error()).div_ceil(period) + 1;
@@ -154,7 +154,7 @@ impl Place<'_> {
             interval: Nanos(period / packets),
             buffers: (kept * packets) as u32,
             slack_ns_min: (self.contract.late == Late::Drop).then_some(-expires),
-            ..*told
+            ..*reported
         }
     }
     /// Size of the sender's ring: the messages that wait until this host has sent them.
@@ -176,14 +176,14 @@ fn channel_at(open: &Open, node: usize, world: &World) -> Vec<StageGrant> {
 }
 
 /// The filters that a host sent to its drivers.
-fn told(world: &mut World, node: usize) -> Vec<PathFilter> {
-    let told = std::iter::from_fn(|| world.nodes[node].poll_filter());
+fn reported(world: &mut World, node: usize) -> Vec<PathFilter> {
+    let reported = std::iter::from_fn(|| world.nodes[node].poll_filter());
     let filter = |(_, change)| if let FilterChange::Set(filter) = change { Some(filter) } else { None };
-    told.filter_map(filter).collect()
+    reported.filter_map(filter).collect()
 }
 
 #[test]
-fn every_host_reserves_what_the_formulas_say() {
+fn every_host_reserves_as_the_formulas_require() {
     let (mut opened, mut filters, mut hops) = (0, 0, 0);
     for seed in 0..150 {
         let mut random = SplitMix64::new(seed);
@@ -211,7 +211,7 @@ fn every_host_reserves_what_the_formulas_say() {
             assert_eq!(bytes, place.bytes(), "seed {seed}, h{}: {contract:?}", node + 1);
             let status = world.nodes[node].status(world.now);
             assert_eq!((status.buffer_bytes, status.channels), (bytes, 1), "seed {seed}");
-            for filter in told(&mut world, node) {
+            for filter in reported(&mut world, node) {
                 assert_eq!(filter, place.filter(&filter), "seed {seed}, h{}: {contract:?}", node + 1);
                 filters += 1;
             }

@@ -296,7 +296,7 @@ fn guaranteed_messages_keep_their_bound_beside_a_flood() {
 }
 
 #[test]
-fn cold_units_are_no_risk_and_frequent_overruns_are_one_that_is_told_once() {
+fn cold_units_are_no_risk_and_frequent_overruns_are_reported_once() {
     use punctual_proto::api::{Notice, WorkKind};
     let mut world = World::line(2, RATE);
     let open = world.open(0, 1, contract(1_000, 100, 1, 50)).unwrap();
@@ -323,10 +323,10 @@ fn cold_units_are_no_risk_and_frequent_overruns_are_one_that_is_told_once() {
         }
         world.run_for(Nanos::from_millis(10));
         while open.inbox.recv(|_, _| ()) {}
-        let told = world.events[0].drain(..).filter(|event| {
+        let reported = world.events[0].drain(..).filter(|event| {
             matches!(event, Event::Notice { channel, notice: Notice::ProfileAtRisk } if *channel == open.source)
         });
-        notices += told.count();
+        notices += reported.count();
     }
     let status = world.nodes[0].status(world.now);
     assert_eq!(status.overruns, 150);
@@ -430,8 +430,8 @@ fn a_channel_takes_its_planned_flow_over_and_stays_within_it() {
     assert!(urgent.is_some_and(|ms| ms > 20), "{urgent:?}");
     let more = Contract { message_bytes_max: 20_000, ..flow };
     assert!(refusal_of(&mut world(vec![planned]), more).contains("give at least 15 packets"));
-    let dear = PlannedFlow { cost_ns: Nanos::from_micros(20), ..planned };
-    assert!(refusal_of(&mut world(vec![dear]), flow).contains("plan it again"));
+    let costly = PlannedFlow { cost_ns: Nanos::from_micros(20), ..planned };
+    assert!(refusal_of(&mut world(vec![costly]), flow).contains("plan it again"));
     assert!(refusal_of(&mut world(Vec::new()), flow).contains("no flow \"camera\""));
 }
 

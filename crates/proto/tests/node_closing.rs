@@ -47,10 +47,10 @@ fn all_in_time(delivered: u64) -> TalliesAtEnd {
 
 /// The reason of the end at the source, and the sink's report: delivered, late, lost.
 fn ended(world: &World, open: &Open) -> Option<(CloseReason, TalliesAtEnd)> {
-    let told = |receipt: Receipt| (receipt.delivered, receipt.late, receipt.lost);
+    let reported = |receipt: Receipt| (receipt.delivered, receipt.late, receipt.lost);
     world.events[0].iter().find_map(|event| match event {
         Event::Closed { channel, reason, receipt } if *channel == open.source => {
-            Some((*reason, receipt.map(told)))
+            Some((*reason, receipt.map(reported)))
         }
         _ => None,
     })
@@ -148,7 +148,7 @@ fn deliver_behind_the_end(short_turns: bool) {
 
 /// Whatever closes it again: its application, then the host.
 #[test]
-fn an_end_that_is_drained_is_told_once() {
+fn a_drained_end_is_notified_once() {
     let mut world = World::line(2, RATE);
     let open = world.open(0, 1, contract(50, 1, 40)).unwrap();
     world.settle();
@@ -181,7 +181,7 @@ fn no_channel_is_shown_without_what_it_has_done() {
 }
 
 #[test]
-fn the_source_is_told_where_messages_were_lost() {
+fn the_source_learns_where_messages_were_lost() {
     for (from, place) in [(0, "h1-h2"), (1, "h2-h3")] {
         let mut world = World::line(3, RATE);
         let open = world.open(0, 2, contract(50, 20, 2_000)).unwrap();

@@ -23,9 +23,9 @@ type Change = fn(&mut NodeConfig);
 
 fn all_are_refused(cases: &[(&str, Change)]) {
     for (expected, change) in cases {
-        let told = complaint(change).unwrap_or_else(|| panic!("nothing said about \"{expected}\""));
-        assert!(told.contains(expected), "\"{told}\" instead of \"{expected}\"");
-        assert!(!told.contains('\n'), "{told}");
+        let reported = complaint(change).unwrap_or_else(|| panic!("nothing said about \"{expected}\""));
+        assert!(reported.contains(expected), "\"{reported}\" instead of \"{expected}\"");
+        assert!(!reported.contains('\n'), "{reported}");
     }
 }
 
@@ -139,7 +139,7 @@ fn routes_begin_with_a_neighbour_and_pass_every_node_once() {
 }
 
 #[test]
-fn a_slip_of_a_name_is_another_host_and_never_the_one_that_asks() {
+fn a_misspelt_name_suggests_another_host_and_never_the_own_one() {
     let config = line_config(0, 3, RATE);
     let like = |text: &str| match config.resolve(&name(text)) {
         Err(RequestError::UnknownHostLike { like, .. }) => Some(like),

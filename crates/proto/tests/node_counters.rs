@@ -33,7 +33,7 @@ struct Reader {
 }
 
 /// The status without counters and without values that depend on other channels: reserved utilisations.
-fn said(world: &World, open: &Open, node: usize) -> (ChannelStatus, ChannelCounters) {
+fn status_and_counters(world: &World, open: &Open, node: usize) -> (ChannelStatus, ChannelCounters) {
     let channel = if node == 0 { open.source } else { open.sink };
     let mut status = world.nodes[node].channel(channel).expect("it lives");
     let counters = std::mem::take(&mut status.counters);
@@ -48,16 +48,16 @@ fn shown(open: &Open, node: usize) -> Shown {
 impl Reader {
     fn new(world: &World, open: &Open) -> Self {
         let end = |node| {
-            let (status, _) = said(world, open, node);
+            let (status, _) = status_and_counters(world, open, node);
             End { node, status, outdated: shown(open, node).outdated }
         };
         Self { ends: [end(0), end(2)], changes: 0, counted: ChannelCounters::default() }
     }
 
     /// To be called between turns.
-    fn look(&mut self, world: &World, open: &Open) {
+    fn compare(&mut self, world: &World, open: &Open) {
         for End { node, status, outdated } in &mut self.ends {
-            let (now, counters) = said(world, open, *node);
+            let (now, counters) = status_and_counters(world, open, *node);
             let shown = shown(open, *node);
             assert_eq!(shown.counters, counters, "h{} at {:?}", *node + 1, world.now);
             if shown.outdated == *outdated {
@@ -118,7 +118,7 @@ fn run(world: &mut World, open: &Open, contract: &Contract, rounds: u64, seed: u
             open.outbox.stuff(&pattern(seed, round, bytes - round as usize % 3), many, world.now);
             world.nodes[0].handle_ring(open.source, world.now);
             world.settle();
-            reader.look(world, open);
+            reader.compare(world, open);
         }
         if dice.one_in(20) {
             open.outbox.stuff(&pattern(seed, round, bytes + 1), 1, world.now);
@@ -126,13 +126,13 @@ fn run(world: &mut World, open: &Open, contract: &Contract, rounds: u64, seed: u
         world.nodes[0].handle_ring(open.source, world.now);
         for _ in 0..5 {
             world.run_for(MS(1));
-            reader.look(world, open);
+            reader.compare(world, open);
             let now = world.now;
             waiting.extend(again.borrow_mut().drain(..).map(|(later, bytes)| (now + MS(later), bytes)));
             while waiting.front().is_some_and(|(at, _)| *at <= now) {
                 let (_, bytes) = waiting.pop_front().expect("it is there");
                 world.inject(host + 1, LinkId(0), Port::Data, &bytes);
-                reader.look(world, open);
+                reader.compare(world, open);
             }
         }
         if (round / 40) % 2 == 0 {
@@ -145,7 +145,7 @@ fn run(world: &mut World, open: &Open, contract: &Contract, rounds: u64, seed: u
 }
 
 #[test]
-fn what_is_shown_at_the_end_of_a_turn_is_what_a_request_is_told() {
+fn counters_at_the_end_of_a_turn_equal_those_of_a_request() {
     let mut all = ChannelCounters::default();
     let mut at_source = ChannelCounters::default();
     for seed in 0..24 {
@@ -186,7 +186,7 @@ fn add(sum: &mut ChannelCounters, more: &ChannelCounters) {
 /// All packets of h1 arrive 30 ms later for three seconds, HELLOs too: the link breaks its promise, and keeps
 /// it again. Other channels are opened and closed meanwhile and do not change this one's status.
 #[test]
-fn whatever_changes_what_is_said_is_told() {
+fn every_change_of_the_counters_is_published() {
     const LATE: Nanos = Nanos::from_millis(30);
     let mut world = World::line(3, RATE);
     let open = world.open(0, 2, contract(200)).expect("it fits");
@@ -196,7 +196,7 @@ fn whatever_changes_what_is_said_is_told() {
         world.nodes[0].handle_ring(open.source, world.now);
         world.run_for(MS(5));
         while open.inbox.recv(|_, _| {}) {}
-        reader.look(world, &open);
+        reader.compare(world, &open);
     };
     // The receiver's end is open when the first message has come.
     step(&mut world, &mut reader, 0);
@@ -229,7 +229,7 @@ fn whatever_changes_what_is_said_is_told() {
         while waiting.front().is_some_and(|(at, ..)| *at <= world.now) {
             let (_, port, bytes) = waiting.pop_front().expect("it is there");
             world.inject(1, LinkId(0), port, &bytes);
-            reader.look(&world, &open);
+            reader.compare(&world, &open);
         }
     }
     assert!(reader.changes >= 4, "both ends were told that it broke and that it healed: {}", reader.changes);

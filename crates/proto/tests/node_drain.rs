@@ -53,7 +53,7 @@ fn send(world: &mut World, open: &Open, contract: &Contract, count: u64) {
 /// closes, or terminates, at the worst time. Whatever it does, no host of the route holds a channel that its
 /// source does not count to it; and with its allowed number it leaves room for others.
 #[test]
-fn who_opens_and_closes_without_end_holds_no_more_than_its_quota() {
+fn opening_and_closing_without_end_holds_no_more_than_the_quota() {
     const QUOTA: usize = 6;
     const ROOM: u64 = 16 << 20;
     let (mut cycles, mut most) = (0, 0);

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use punctual_proto::api::{CloseReason, Event, Notice, OpenRequest, Port, RequestError, UserId, WorkKind};
 use punctual_proto::config::KernelTraffic;
-use punctual_proto::ids::{Address, ChannelId, LinkId, NodeId};
+use punctual_proto::ids::{Address, ChannelId, HandlerId, LinkId, NodeId};
 use punctual_proto::limits::FRAGMENTS_MAX;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
 use punctual_rig::{Slow, TestInbox, TestOutbox, World, line_config, name, pattern};
@@ -31,7 +31,7 @@ fn answers(world: &mut World, host: &str) -> [Option<RequestError>; 2] {
 }
 
 #[test]
-fn a_host_without_a_route_is_told_so_and_neighbours_need_none() {
+fn a_host_without_a_route_gets_that_error_and_neighbours_need_none() {
     let config = |index| {
         let mut config = line_config(index, 3, RATE);
         config.routes.clear();
@@ -126,7 +126,7 @@ fn flow(world: &mut World, port: &str) -> (ChannelId, TestOutbox) {
 /// The handler of a flow may be removed before its unit is finished, and its id reused: the unit then has no
 /// effect on either.
 #[test]
-fn a_unit_whose_handler_is_gone_does_nothing_for_who_has_its_id() {
+fn a_unit_of_a_removed_handler_does_nothing_for_the_next_holder_of_its_id() {
     let mut world = World::line(2, RATE);
     world.run_for(Nanos::from_secs(2));
     let now = world.now;
@@ -181,7 +181,7 @@ fn messages_that_are_too_long_for_their_flow_are_counted() {
 
 /// However many notices are unread: each channel gives each of its own, once.
 #[test]
-fn no_notice_is_lost_while_nobody_reads_them() {
+fn no_notice_is_lost_while_none_is_read() {
     const CHANNELS: usize = 520;
     let mut world = World::line(2, BitRate(1_000_000_000));
     world.run_for(Nanos::from_secs(2));
@@ -196,16 +196,16 @@ fn no_notice_is_lost_while_nobody_reads_them() {
     // Units that take far more than they may, of all handlers: the first ones count as accidents.
     for handler in (0..10 + CHANNELS as u32).cycle().take(30 * CHANNELS) {
         let (took, declared) = (Nanos::from_millis(50), Nanos::from_micros(1));
-        world.nodes[0].record_unit(handler, WorkKind::Send, took, declared, now);
+        world.nodes[0].record_unit(HandlerId(handler), WorkKind::Send, took, declared, now);
     }
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Some(event) = world.nodes[0].poll_event() {
         if let Event::Notice { channel, notice } = event {
-            told.push((channel, notice));
+            reported.push((channel, notice));
         }
     }
-    let all: HashSet<_> = told.iter().copied().collect();
-    assert_eq!((told.len(), all.len()), (2 * CHANNELS, 2 * CHANNELS));
+    let all: HashSet<_> = reported.iter().copied().collect();
+    assert_eq!((reported.len(), all.len()), (2 * CHANNELS, 2 * CHANNELS));
     let of = |channel, notice| all.contains(&(channel, notice));
     assert!(open.iter().all(|c| of(c.source, Notice::Policed) && of(c.source, Notice::ProfileAtRisk)));
 }

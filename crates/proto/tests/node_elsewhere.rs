@@ -71,7 +71,7 @@ fn the_books_are_even_at_each_step_of_a_decision() {
 
 /// A host that has a packet to send is due now, before anything else happens.
 #[test]
-fn a_host_with_something_to_say_is_due_at_once() {
+fn a_host_with_a_message_to_send_is_due_at_once() {
     let mut world = World::line(2, BitRate(40_000_000));
     world.run_for(Nanos::from_secs(2));
     let due = |world: &World| world.nodes[0].poll_timeout().is_some_and(|due| due <= world.now);

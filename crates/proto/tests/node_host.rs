@@ -73,7 +73,7 @@ fn channels_are_refused_once_a_links_frames_are_given_away_and_not_before() {
 }
 
 #[test]
-fn the_other_end_of_a_vanished_application_is_told_so() {
+fn the_other_end_of_an_ended_application_is_notified() {
     for at_source in [true, false] {
         let mut world = World::line(3, RATE);
         let open = world.open(0, 2, contract()).unwrap();
@@ -128,8 +128,8 @@ fn a_driver_that_refuses_a_filter_ends_the_channel_and_both_ends_know_why() {
         let mut world = World::line(3, RATE);
         let open = world.open(0, 2, contract()).unwrap();
         let path = filtered(&mut world, host).expect("a filter of the channel");
-        let stranger = PathId { node: NodeId(9), ..path };
-        world.nodes[host].abort_path(stranger, CloseReason::FilterRefused, world.now);
+        let foreign_path = PathId { node: NodeId(9), ..path };
+        world.nodes[host].abort_path(foreign_path, CloseReason::FilterRefused, world.now);
         world.run_for(Nanos::from_millis(100));
         assert!(reasons(&world, 0, open.source).is_empty(), "another path is another channel");
         world.nodes[host].abort_path(path, CloseReason::FilterRefused, world.now);
@@ -172,7 +172,7 @@ fn asks_until(world: &mut World, mut ready: impl FnMut(&mut World) -> bool) -> C
 }
 
 #[test]
-fn who_cannot_serve_a_channel_refuses_it_while_it_is_set_up_and_says_why() {
+fn a_host_that_cannot_serve_a_channel_refuses_it_with_the_reason() {
     let driver = (CloseReason::FilterRefused, "the driver does not let its packets in");
     let kernel = (CloseReason::RuntimeRefused, "the kernel does not give the processor more time");
     for host in [0, 1, 2] {

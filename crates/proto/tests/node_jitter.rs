@@ -70,7 +70,7 @@ impl Run {
 }
 
 #[test]
-fn a_late_timer_costs_nobody_who_keeps_the_rate() {
+fn a_late_timer_costs_nothing_at_the_contracts_rate() {
     let exact = Run::of(contract(1_000), 3_000, ordinary);
     let roomy = Run::of(contract(1_100), 3_000, ordinary);
     let (p50, of_roomy) = (exact.quantile(0, 500), roomy.quantile(0, 500));
@@ -161,7 +161,7 @@ fn the_first_message_is_as_good_as_the_confirmation() {
 
 /// A channel without messages is confirmed by CONFIRM; behind data, CONFIRM causes no second event.
 #[test]
-fn confirmation_comes_to_who_sends_nothing_and_behind_data() {
+fn a_confirmation_is_sent_without_data_and_after_data() {
     for sends in [false, true] {
         let mut world = World::line(3, RATE);
         let open = world.open(0, 2, contract(1_000)).expect("room");
@@ -170,8 +170,9 @@ fn confirmation_comes_to_who_sends_nothing_and_behind_data() {
             world.nodes[0].handle_ring(open.source, world.now);
         }
         world.run_for(MS(300));
-        let told = world.events[2].iter().filter(|event| matches!(event, Event::Established { .. })).count();
-        assert_eq!(told, 1, "whether it sends: {sends}");
+        let reported =
+            world.events[2].iter().filter(|event| matches!(event, Event::Established { .. })).count();
+        assert_eq!(reported, 1, "whether it sends: {sends}");
     }
 }
 
@@ -179,7 +180,7 @@ fn confirmation_comes_to_who_sends_nothing_and_behind_data() {
 /// arises only on request. So contracts without a jitter allowance admit as many channels as contracts that
 /// exclude it.
 #[test]
-fn who_asks_for_no_jitter_costs_no_more_than_who_rules_it_out() {
+fn no_jitter_request_costs_no_more_than_a_jitter_of_zero() {
     use punctual_proto::config::{Admission, RunPolicy};
     for (admission, run) in [
         (Admission::FIXED_PRIORITY, RunPolicy::FixedPriority),

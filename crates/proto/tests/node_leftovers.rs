@@ -193,7 +193,7 @@ fn what_came_and_went_changes_no_later_answer() {
 /// An adapter is stopped for a while: each packet that the previous host has sent is somewhere, or counted as
 /// dropped for lack of room, and when the adapter sends again all is as before.
 #[test]
-fn an_adapter_that_stands_still_costs_what_is_counted() {
+fn a_stopped_adapter_costs_what_is_counted() {
     let mut configs: Vec<_> = (0..3).map(|index| line_config(index, 3, RATE)).collect();
     configs[1].links[1].pace = Pacing::Completion;
     let mut world = World::of(configs);

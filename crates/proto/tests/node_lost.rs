@@ -48,7 +48,7 @@ fn standstills(world: &mut World, open: &Open, host: usize) {
 }
 
 #[test]
-fn what_a_host_that_stood_still_has_thrown_away_is_lost_there() {
+fn drops_of_a_host_that_was_stopped_count_there() {
     const SENT: u64 = 6 * 500 + 300;
     for host in [1, 2] {
         let mut world = World::line(3, RATE);
@@ -73,7 +73,7 @@ fn what_a_host_that_stood_still_has_thrown_away_is_lost_there() {
 }
 
 #[test]
-fn what_nobody_counted_is_lost_on_the_link_between() {
+fn uncounted_losses_belong_to_the_link_between() {
     let mut world = World::line(3, RATE);
     let open = open(&mut world);
     let mut data = 0;

@@ -70,7 +70,7 @@ fn short_somewhere(random: &mut SplitMix64) -> World {
 /// In random states: a probe is accepted if an open a moment later is, with the same bounds and buffers, and
 /// refused if it is not, for the same reason at the same host; and nothing is held after it.
 #[test]
-fn a_probe_says_what_an_open_would() {
+fn a_probe_gives_the_answer_of_an_open() {
     let (mut yes, mut by_buffers, mut by_stages) = (0, 0, 0);
     for seed in 0..40 {
         let mut random = SplitMix64::new(seed);
@@ -87,11 +87,11 @@ fn a_probe_says_what_an_open_would() {
             assert_eq!(reserved(&world), before, "seed {seed}: a probe holds nothing");
             match (probed, world.open(from, to, wanted)) {
                 (Ok(probed), Ok(opened)) => {
-                    let told = |grant: &Grant| {
+                    let reported = |grant: &Grant| {
                         let of = |s: &punctual_proto::api::StageGrant| (s.kind, s.bound, s.buffer_bytes);
                         (grant.stages.iter().map(of).collect::<Vec<_>>(), grant.outbox_messages)
                     };
-                    assert_eq!(told(&probed), told(&opened.grant), "seed {seed}: {wanted:?}");
+                    assert_eq!(reported(&probed), reported(&opened.grant), "seed {seed}: {wanted:?}");
                     yes += 1;
                     open.push((from, opened.source));
                 }
@@ -121,7 +121,7 @@ fn a_probe_says_what_an_open_would() {
 /// The relay of the report: it has no free buffers, but its stages have free capacity. The probe is refused,
 /// with its name.
 #[test]
-fn a_relay_without_buffers_says_no_to_a_probe() {
+fn a_relay_without_buffers_refuses_a_probe() {
     let config = |index| {
         let mut config = line_config(index, 3, RATE);
         if index == 1 {

@@ -141,7 +141,7 @@ fn it_is_refused_while_a_channel_uses_the_link_in_any_role() {
 }
 
 #[test]
-fn a_neighbour_that_is_not_there_is_said() {
+fn a_missing_neighbour_is_reported() {
     let mut world = World::line(2, CONFIGURED);
     world.tap = Some(Box::new(|_, _, _| false));
     world.run_for(Nanos::from_secs(1));
@@ -149,7 +149,7 @@ fn a_neighbour_that_is_not_there_is_said() {
 }
 
 #[test]
-fn who_wants_a_channel_meanwhile_waits_and_is_not_refused() {
+fn an_open_during_a_measurement_waits_and_is_not_refused() {
     let mut world = slow_world(2);
     world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
     world.run_for(Nanos::from_millis(100));
@@ -178,7 +178,7 @@ fn one_that_comes_from_the_other_side_waits_too() {
 }
 
 #[test]
-fn an_application_that_closes_what_waits_is_told_so_and_the_measurement_goes_on() {
+fn closing_a_waiting_channel_notifies_its_application_and_the_measurement_goes_on() {
     let mut world = slow_world(2);
     world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
     world.run_for(Nanos::from_millis(50));
@@ -312,7 +312,7 @@ fn what_a_link_drains_is_seen_while_it_is_used() {
 }
 
 #[test]
-fn whatever_the_wire_the_truth_lies_within_the_stated_error() {
+fn on_every_wire_the_true_rate_is_within_the_stated_error() {
     for seed in 0..300 {
         assert_eq!(wrong(seed), None, "seed {seed}");
     }
@@ -352,7 +352,7 @@ fn a_refresh_of_what_waits_does_not_end_it() {
 }
 
 #[test]
-fn a_neighbour_that_never_says_that_it_is_done_keeps_nobody_waiting_for_long() {
+fn a_neighbour_that_never_sends_done_delays_others_by_a_bounded_time() {
     // h1 fills the link to h2 and then sends nothing any more; h3 requests a channel to it meanwhile, and one
     // to h2.
     let mut world = slow_world(3);
@@ -375,7 +375,7 @@ fn a_neighbour_that_never_says_that_it_is_done_keeps_nobody_waiting_for_long() {
 /// A neighbour that requests again has given up its earlier request: requests that wait for that one are
 /// served first, and it gets the reply.
 #[test]
-fn who_waits_for_a_measurement_that_was_given_up_is_served_before_the_next() {
+fn waiters_of_an_abandoned_measurement_are_served_before_the_next() {
     let mut world = slow_world(2);
     world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
     // All replies of h2 are lost for as long as h1 waits for them; h2 continues to wait for the next message.
@@ -409,7 +409,7 @@ fn who_waits_for_a_measurement_that_was_given_up_is_served_before_the_next() {
 
 /// A sender of other packets with the token of a measurement changes nothing: only filler packets count.
 #[test]
-fn packets_that_only_look_like_those_of_a_measurement_do_not_count() {
+fn forged_packets_of_a_measurement_do_not_count() {
     for forged in [(7, 2), (0, 3), (7, 3)] {
         let mut world = slow_world(2);
         let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));

@@ -88,7 +88,7 @@ fn a_link_is_filled_for_so_long_and_few_packets_wait_meanwhile() {
 }
 
 #[test]
-fn who_does_not_answer_is_given_up_in_time() {
+fn a_silent_neighbour_is_given_up_in_time() {
     // It never replies that it counts; it never reports what it has counted.
     for (silent_after, patience) in [(MS(0), RATE_ANSWER_TIME), (MS(100), RATE_TIME + RATE_DRAIN_TIME)] {
         let (mut world, filled) = watched(BitRate(20_000_000));
@@ -104,7 +104,7 @@ fn who_does_not_answer_is_given_up_in_time() {
 }
 
 #[test]
-fn a_link_through_which_next_to_nothing_comes_says_nothing() {
+fn a_link_that_passes_almost_nothing_gives_no_rate() {
     let (mut world, filled) = watched(BitRate(20_000_000));
     // A packet takes a twelfth of a second, and few may wait.
     let slow = world.slow.as_mut().expect("it drains");
@@ -158,7 +158,7 @@ fn what_is_too_uneven_is_tried_so_often_and_refused() {
 /// A limited number of requests waits here for a link that is being measured; later ones wait at the
 /// neighbour, and none is lost.
 #[test]
-fn who_waits_for_a_measurement_waits_in_bounded_numbers() {
+fn the_number_of_waiters_of_a_measurement_is_bounded() {
     let (mut world, _) = watched(BitRate(20_000_000));
     world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
     world.run_for(MS(50));
@@ -201,7 +201,7 @@ fn a_driver_that_is_full_again_and_again_sets_the_pace() {
 
 /// The neighbour measures another link, and is asked again, but not after each of its packets.
 #[test]
-fn a_link_that_measures_itself_asks_a_busy_neighbour_now_and_then() {
+fn a_link_that_measures_its_rate_retries_a_busy_neighbour() {
     let configs = (0..3).map(|index| {
         let mut config = line_config(index, 3, CONFIGURED);
         config.signalling.hello_interval = MS(100);

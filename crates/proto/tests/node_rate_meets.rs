@@ -67,7 +67,7 @@ fn another_life_of_the_neighbour_ends_it() {
 /// The neighbour is stopped, is asked twice, and replies to both: only the reply to the present request
 /// counts.
 #[test]
-fn answers_to_what_was_given_up_say_nothing() {
+fn answers_to_an_abandoned_measurement_are_ignored() {
     for stops in [false, true] {
         let mut world = met(2);
         let seen = cookies(&mut world);
@@ -91,13 +91,13 @@ fn answers_to_what_was_given_up_say_nothing() {
 
 /// A DONE that arrives after the neighbour has given the measurement up ends nothing, and gets no reply.
 #[test]
-fn done_is_said_too_late() {
+fn done_comes_too_late() {
     let mut world = met(2);
     // DONE and its retransmissions are lost until the next one is too late; neighbours are not silent for
     // that long.
     let lost = [world.now + MILLI * 250, world.now + RATE_DRAIN_TIME - MILLI * 1_250];
-    let (clock, said) = (Rc::<Cell<Instant>>::default(), Rc::<Cell<u32>>::default());
-    let (now, count) = (clock.clone(), said.clone());
+    let (clock, sent_count) = (Rc::<Cell<Instant>>::default(), Rc::<Cell<u32>>::default());
+    let (now, count) = (clock.clone(), sent_count.clone());
     world.tap = Some(Box::new(move |node, port, _| {
         count.set(count.get() + u32::from(port == Port::Signalling));
         node == 1 || port == Port::Data || now.get() < lost[0] || now.get() > lost[1]
@@ -105,16 +105,16 @@ fn done_is_said_too_late() {
     world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
     let began = world.now;
     let repeated = |world: &World| world.nodes[0].status(world.now).retransmissions;
-    let (before, mut said_before) = (repeated(&world), 0);
+    let (before, mut sent_before) = (repeated(&world), 0);
     while repeated(&world) < before + 6 {
-        said_before = said.get();
+        sent_before = sent_count.get();
         clock.set(world.now);
         world.run_for(MILLI);
     }
     assert_eq!(words(&world), 1, "no answer");
     assert!(world.now.since(began) > RATE_TIME + RATE_DRAIN_TIME, "the neighbour has given it up");
     world.run_for(MILLI * 100);
-    assert_eq!(said.get() - said_before, 2, "DONE, and that it was heard");
+    assert_eq!(sent_count.get() - sent_before, 2, "DONE, and that it was heard");
     let is_down = |event: &Event| matches!(event, Event::Link { change: LinkChange::Down, .. });
     assert!(!world.events.iter().flatten().any(is_down), "the link was there all the time");
     // Both are free for another one, and for channels.
@@ -124,7 +124,7 @@ fn done_is_said_too_late() {
 /// If a host is stopped for longer than the neighbour waits, the neighbour gives it up, and the measurement
 /// with it.
 #[test]
-fn a_host_that_stood_still_while_it_filled_the_link_has_measured_nothing() {
+fn a_host_that_stopped_while_it_filled_the_link_has_no_result() {
     let mut world = met(2);
     world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
     world.run_for(MILLI * 100);

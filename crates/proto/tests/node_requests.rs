@@ -101,7 +101,7 @@ fn a_ring_that_holds_something_when_it_is_given_is_sent() {
 }
 
 #[test]
-fn who_stops_listening_refuses_what_waits() {
+fn closing_a_listener_refuses_waiting_channels() {
     let mut world = world(2);
     let listener = world.nodes[1].listen(name("port")).unwrap();
     assert_eq!(world.nodes[1].listen(name("port")), Err(RequestError::NameTaken(name("port"))));
@@ -265,11 +265,11 @@ fn pages_of_channels_are_all_of_them_in_order() {
     for _ in 0..200 {
         let node = &world.nodes[0];
         let all = node.channels();
-        for looked_max in [1, 2, 5, 100] {
+        for checked_max in [1, 2, 5, 100] {
             let (mut seen, mut paged) = (None, Vec::new());
             loop {
-                let page = node.channels_after(seen, looked_max);
-                assert!(page.channels.len() <= looked_max);
+                let page = node.channels_after(seen, checked_max);
+                assert!(page.channels.len() <= checked_max);
                 paged.extend(page.channels);
                 if !page.more {
                     break;
@@ -277,7 +277,7 @@ fn pages_of_channels_are_all_of_them_in_order() {
                 assert!(page.seen > seen, "each page goes on");
                 seen = page.seen;
             }
-            assert_eq!(paged, all, "pages of {looked_max}");
+            assert_eq!(paged, all, "pages of {checked_max}");
         }
         world.run_for(Nanos::from_millis(1));
     }

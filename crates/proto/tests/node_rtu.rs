@@ -180,7 +180,7 @@ fn run_random(admission: Admission, seed: u64) -> usize {
 }
 
 #[test]
-fn a_refusal_says_what_would_be_granted() {
+fn a_refusal_offers_what_would_be_granted() {
     let mut bench = Bench::new(cpu(Admission::EDF));
     let heavy = terms(RtuClass::Guaranteed { period: MS(1), units: 10 }, US(99));
     let refusal = bench.register(heavy).expect_err("more than there is");
@@ -262,7 +262,7 @@ fn misbehaving(percent: u64, greed: u32) -> (Bench, RtuId, RtuId) {
 }
 
 #[test]
-fn one_that_overruns_is_counted_then_demoted_and_harms_nobody_after() {
+fn overruns_are_counted_then_demoted_and_delay_no_other_handler() {
     let (mut bench, bad, good) = misbehaving(500, 0);
     for n in 0..200 {
         bench.arrive(bad, AT(n * 1_000), 1);
@@ -298,7 +298,7 @@ fn one_that_ignores_yields_is_counted_then_demoted() {
 }
 
 #[test]
-fn misconduct_is_forgotten_after_two_spells() {
+fn misconduct_expires_after_two_spells() {
     let (mut bench, bad, _) = misbehaving(100, 1);
     let gap = RTU_SPELL.0 / 1_000 / u64::from(RTU_STRIKES_MAX / 2 - 1);
     for n in 0..40 {
@@ -309,7 +309,7 @@ fn misconduct_is_forgotten_after_two_spells() {
 }
 
 #[test]
-fn work_that_comes_while_the_body_runs_is_not_forgotten() {
+fn work_that_arrives_while_the_body_runs_is_not_lost() {
     let mut bench = Bench::new(cpu(Admission::EDF));
     let id = bench.register(terms(low(MS(1), 2), US(20))).expect("granted");
     bench.node.make_ready(id, AT(0));
@@ -341,7 +341,7 @@ fn a_handler_that_is_removed_while_its_body_runs_is_gone() {
 
 /// Another thread decides: the reply comes later, and a handler that was removed meanwhile holds nothing.
 #[test]
-fn an_answer_that_comes_late_finds_who_is_still_there() {
+fn a_late_answer_finds_only_those_that_remain() {
     let mut bench = Bench::new(cpu(Admission::EDF));
     bench.node.decide_elsewhere();
     let ids =

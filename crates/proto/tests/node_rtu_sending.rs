@@ -211,11 +211,11 @@ fn a_link_that_is_full_refuses_with_an_offer() {
 #[test]
 fn what_a_link_cannot_carry_is_refused_in_one_line() {
     let mut bench = Bench::with_link(cpu(Admission::EDF), RATE);
-    let said = |refusal: RtuRefusal| refusal.to_string();
+    let text = |refusal: RtuRefusal| refusal.to_string();
     let refused = bench.register_sender(low(MS(10), 1), 0, 100).expect_err("no packets");
-    assert_eq!(said(refused), format!("packets: give 1 to {RTU_PACKETS_MAX}"));
+    assert_eq!(text(refused), format!("packets: give 1 to {RTU_PACKETS_MAX}"));
     let refused = bench.register_sender(low(MS(10), 1), 1, 65_000).expect_err("a jumbo packet");
-    assert!(said(refused).starts_with("payload_bytes: give 1 to "), "{refused}");
+    assert!(text(refused).starts_with("payload_bytes: give 1 to "), "{refused}");
     let to = Address { host: name("h9"), port: name("port") };
     let sending = RtuSending { to: RtuTarget::Port(to), packets: 1, payload_bytes: 100 };
     let refused = bench.node.register_sender(low(MS(10), 1), &sending, TestOutbox::new(1, 1), AT(0));

@@ -207,8 +207,8 @@ fn a_budget_that_begins_anew_waits_for_the_slots_of_a_whole_unit() {
         let completes = s.completions.replace(vec![vec![0], vec![0]]);
         s.run(50);
         let channel = s.open(0, 1, contract);
-        let said = std::mem::replace(&mut s.completions, completes).expect("it was said")[0][0];
-        let mut said = said;
+        let taken = std::mem::replace(&mut s.completions, completes).expect("it was said")[0][0];
+        let mut taken = taken;
         for round in 0..400 {
             if round < MESSAGES {
                 s.send(channel, &[8_000]);
@@ -218,8 +218,8 @@ fn a_budget_that_begins_anew_waits_for_the_slots_of_a_whole_unit() {
             let given = s.world.nodes[0].status(s.world.now).links[0].wire_bytes;
             // It is stopped at first.
             let packets = if round < 80 { 0 } else { random.below(4) };
-            let sent = (given - said).min(packets * 1_530);
-            said += sent;
+            let sent = (given - taken).min(packets * 1_530);
+            taken += sent;
             let now = s.world.now;
             s.world.nodes[0].handle_sent(LEFT, sent as u32, now);
             s.world.run_until(until);

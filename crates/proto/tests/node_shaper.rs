@@ -199,7 +199,7 @@ fn asked_until_open(before: Nanos) -> Option<(World, Vec<BitRate>)> {
 /// arrives that would not fit: the rise is withdrawn before its request to the shaper, and the channel sends
 /// at once. A little earlier nothing had been decided; a little later the shaper has to shrink first.
 #[test]
-fn a_rise_that_the_shaper_has_not_heard_of_is_taken_back() {
+fn a_rise_that_did_not_reach_the_shaper_is_taken_back() {
     let (mut unheard, mut shrunk) = (0, 0);
     for before_ms in 35..65 {
         let Some((mut world, asked)) = asked_until_open(Nanos::from_millis(before_ms)) else { continue };
@@ -367,7 +367,7 @@ fn signalling_beside_kernel_traffic_has_three_of_its_periods() {
 
 /// A host reports whether any of its links follows admission: only then its shapers are polled.
 #[test]
-fn a_host_says_whether_any_of_its_links_follows() {
+fn a_host_shows_whether_any_of_its_links_follows() {
     let mut configs: Vec<_> = (0..3).map(|index| line_config(index, 3, RATE)).collect();
     follows(&mut configs[1].links[1]);
     let mut world = World::of(configs);

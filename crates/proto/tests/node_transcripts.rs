@@ -122,14 +122,14 @@ fn best_effort_beside_a_channel() {
     let inbox = TestInbox::new(16, 3_000);
     s.world.nodes[2].bind_best_effort(name("bulk"), 3_000, inbox.clone()).expect("free");
     let again = s.world.nodes[2].bind_best_effort(name("bulk"), 10, inbox.clone());
-    s.say(&format!("{again:?}"));
+    s.write_line(&format!("{again:?}"));
     let mut flows = Vec::new();
     for to in ["bulk@h3", "bulk@h3", "nobody@h3", "nobody@h9"] {
         let outbox = TestOutbox::new(64, 3_000);
         let now = s.world.now;
         let flow =
             s.world.nodes[0].open_best_effort(to.parse().expect("an address"), 3_000, outbox.clone(), now);
-        s.say(&format!("{to}: {flow:?}"));
+        s.write_line(&format!("{to}: {flow:?}"));
         flows.extend(flow.ok().map(|flow| (flow, outbox)));
     }
     for _ in 0..4 {
@@ -166,7 +166,7 @@ fn best_effort_beside_a_channel() {
         let room = s.world.nodes[2].has_best_effort_room(LinkId(0));
         s.text += if room { "." } else { "-" };
     }
-    s.say("");
+    s.write_line("");
     s.status();
     s.run(2);
     s.status();
@@ -230,14 +230,14 @@ fn a_rate_that_is_measured() {
     for _ in 0..2 {
         let now = s.world.now;
         let asked = [(); 2].map(|()| s.world.nodes[0].measure_rate(LinkId(0), now));
-        s.say(&format!("{asked:?}"));
+        s.write_line(&format!("{asked:?}"));
         for _ in 0..100 {
             s.world.run_for(MS(30));
             let lines = s.world.tape.replace(Vec::new()).expect("somebody writes");
             let filler = lines.iter().filter(|line| line.contains("BestEffort")).count();
             if filler > 0 {
                 let at = s.world.now.0;
-                s.say(&format!("{at} {filler} lines of filler"));
+                s.write_line(&format!("{at} {filler} lines of filler"));
             }
             s.flush();
         }

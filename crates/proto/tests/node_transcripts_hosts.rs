@@ -8,7 +8,7 @@ use common::story::{MS, RATE, contract, script, soft};
 use punctual_analysis::Activation;
 use punctual_proto::api::{CloseReason, UserId, WorkKind};
 use punctual_proto::config::{Admission, RunPolicy};
-use punctual_proto::ids::LinkId;
+use punctual_proto::ids::{HandlerId, LinkId};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Contract, Instant, Late, Nanos};
 use punctual_rig::{line_config, name};
@@ -16,7 +16,7 @@ use punctual_rig::{line_config, name};
 /// Soft channels beside a hard one; the forwarder is stopped for a while, and late packets are dropped, or
 /// not.
 #[test]
-fn soft_channels_and_a_host_that_stands_still() {
+fn soft_channels_and_a_host_that_stops() {
     let mut s = script(3, |_, config| {
         config.cpu.admission = Admission::STATISTICAL;
         config.links.iter_mut().for_each(|link| link.admission = Admission::STATISTICAL);
@@ -110,7 +110,7 @@ fn words_about_channels_that_do_not_come_about_or_end() {
     }
     let listener = s.world.nodes[2].listen(name("in"));
     let again = s.world.nodes[2].listen(name("in"));
-    s.say(&format!("{listener:?} {again:?}"));
+    s.write_line(&format!("{listener:?} {again:?}"));
     s.consents = false;
     s.ask(0, "in@h3", wanted, false);
     s.run(20);
@@ -120,7 +120,7 @@ fn words_about_channels_that_do_not_come_about_or_end() {
         let now = s.world.now;
         let source = format!("{port}@h{host}").parse().expect("an address");
         let token = s.world.nodes[2].request(&source, name("in"), wanted, UserId(3), now);
-        s.say(&format!("h3 requests of {source:?}: {token:?}"));
+        s.write_line(&format!("h3 requests of {source:?}: {token:?}"));
         s.run(30);
     }
     let ends = [s.open(0, 2, wanted), s.open(0, 2, wanted), s.open(2, 0, wanted)];
@@ -131,19 +131,19 @@ fn words_about_channels_that_do_not_come_about_or_end() {
     let first = s.world.nodes[2].close(sink, now);
     let second = s.world.nodes[0].abandon(source, now);
     let third = s.world.nodes[0].abandon(source, now);
-    s.say(&format!("{first:?} {second:?} {third:?}"));
+    s.write_line(&format!("{first:?} {second:?} {third:?}"));
     s.run(40);
     s.status();
     let now = s.world.now;
     let gone = s.world.nodes[2].unlisten(listener.expect("it was free"), now);
-    s.say(&format!("{gone:?}"));
+    s.write_line(&format!("{gone:?}"));
     s.world.nodes[1].abort_newest(CloseReason::PathLost, now);
     s.run(40);
     let now = s.world.now;
     s.world.nodes[0].shutdown(now);
     s.run(700);
     let quiet = [0, 1, 2].map(|host: usize| s.world.nodes[host].is_quiet());
-    s.say(&format!("quiet: {quiet:?}"));
+    s.write_line(&format!("quiet: {quiet:?}"));
     s.status();
     s.is_as_written("words");
 }
@@ -216,13 +216,13 @@ fn decisions_that_are_made_elsewhere() {
     }
     let (closing, now) = (s.source(2), s.world.now);
     let closed = s.world.nodes[0].close(closing, now);
-    s.say(&format!("closed: {closed:?}"));
+    s.write_line(&format!("closed: {closed:?}"));
     for _ in 0..60 {
         s.run(4);
         let deciding = s.world.nodes[0].is_deciding();
         let Some(decision) = s.world.nodes[0].poll_decision() else { continue };
         let more = s.world.nodes[0].poll_decision().is_some();
-        s.say(&format!("deciding {deciding}, more {more}"));
+        s.write_line(&format!("deciding {deciding}, more {more}"));
         s.run(2);
         let mut clock = 0;
         let decided = decision.decide(|| {
@@ -252,7 +252,7 @@ fn a_processor_that_is_watched() {
             let times = if random.below(9) == 0 { 3 } else { 1 };
             let took = Nanos(random.below(assumed.0 * times));
             let now = s.world.now;
-            s.world.nodes[0].record_unit(random.below(6) as u32, kind, took, assumed, now);
+            s.world.nodes[0].record_unit(HandlerId(random.below(6) as u32), kind, took, assumed, now);
             match random.below(4) {
                 0 => s.world.nodes[0].record_idle(Nanos(random.below(2_000_000))),
                 1 => s.world.nodes[0].record_wake(Nanos(random.below(300_000)), now),
@@ -277,7 +277,7 @@ fn a_processor_that_is_watched() {
 
 /// The source, the forwarder and the sink are stopped in turn, for as long as half a deadline and for longer.
 #[test]
-fn hosts_that_stand_still_beside_a_hard_channel() {
+fn hosts_that_stop_beside_a_hard_channel() {
     let mut s = script(3, |_, _| {});
     let channel = s.open(0, 2, contract(2_000, 100, 2, 30));
     for host in 0..3 {

@@ -114,7 +114,7 @@ fn signalling_within_its_budget_goes_first_and_what_exceeds_it_waits_for_an_inte
 
 /// While only such signalling waits, it is served at once: its budget holds it behind other work only.
 #[test]
-fn signalling_beyond_its_budget_is_served_where_nobody_else_waits() {
+fn signalling_beyond_its_budget_is_served_if_no_other_handler_waits() {
     let (mut world, _) = quiet();
     for _ in 0..10 {
         arrive(&mut world, Port::Signalling, &[7; 100]);

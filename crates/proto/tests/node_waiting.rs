@@ -21,7 +21,7 @@ fn world() -> World {
 }
 
 #[test]
-fn flows_that_are_told_of_once_send_all_that_they_have() {
+fn flows_that_are_notified_once_send_all_that_they_have() {
     const MESSAGES: u64 = 40;
     let mut world = world();
     world.run_for(Nanos::from_secs(2));
@@ -160,7 +160,7 @@ fn full_world() -> (World, Vec<ChannelId>) {
 
 /// The flows that have waited longest are closed before there is room: the others get it.
 #[test]
-fn room_is_not_given_to_who_is_gone() {
+fn room_is_not_given_to_closed_flows() {
     let (mut world, _) = full_world();
     let gone: Vec<_> = (0..4).map(|_| flow(&mut world, 1, 64)).collect();
     flow(&mut world, 1, 64);
@@ -177,7 +177,7 @@ fn room_is_not_given_to_who_is_gone() {
 
 /// Flows that have all places of queue 2 are closed, and no packet leaves: a waiting flow gets a place.
 #[test]
-fn what_is_closed_gives_its_room_to_who_waits() {
+fn a_closed_flow_gives_its_room_to_waiters() {
     let (mut world, flows) = full_world();
     flow(&mut world, 1, 64);
     for flow in flows {

@@ -13,7 +13,7 @@ fn measured(at_least: bool) -> MeasuredRate {
 }
 
 #[test]
-fn a_measurement_says_how_good_it_is_and_who_was_in_its_way() {
+fn a_measurement_shows_its_error_and_what_disturbed_it() {
     assert_eq!(measured(false).to_string(), "20.0 Mbit/s +-0.2");
     assert_eq!(measured(true).to_string(), "at least 20.0 Mbit/s +-0.2");
     let in_use = |channels, there| RateRefusal::InUse { channels, there }.to_string();
@@ -28,8 +28,8 @@ fn a_measurement_says_how_good_it_is_and_who_was_in_its_way() {
 }
 
 #[test]
-fn causes_are_told_in_digits_that_matter() {
-    for (rate, told) in [
+fn causes_have_significant_digits_only() {
+    for (rate, reported) in [
         (999_001, "1000 kbit/s"),
         (1_000_000, "1.0 Mbit/s"),
         (99_999_999, "100.0 Mbit/s"),
@@ -38,7 +38,7 @@ fn causes_are_told_in_digits_that_matter() {
     ] {
         let breach =
             Breach { late: Lateness::default(), cause: Cause::ForeignTraffic { rate: BitRate(rate) } };
-        assert!(breach.to_string().contains(told), "{breach} instead of {told}");
+        assert!(breach.to_string().contains(reported), "{breach} instead of {reported}");
     }
 }
 

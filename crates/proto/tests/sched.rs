@@ -116,7 +116,7 @@ fn the_thirty_levels_between_are_for_channels_however_large_the_rank() {
 }
 
 #[test]
-fn fifo_knows_only_arrivals() {
+fn fifo_orders_by_arrival_alone() {
     let mut executor = Executor::new(RunPolicy::Fifo);
     let late = executor.add(parameters(Class::Signalling));
     let early = executor.add(parameters(Class::BestEffort));
@@ -126,7 +126,7 @@ fn fifo_knows_only_arrivals() {
 }
 
 #[test]
-fn nobody_runs_before_it_is_eligible() {
+fn no_handler_runs_before_it_is_eligible() {
     for policy in POLICIES {
         let mut executor = Executor::new(policy);
         let id = executor.add(parameters(Class::Guaranteed));
@@ -155,7 +155,7 @@ fn an_activation_replaces_the_one_before() {
 }
 
 #[test]
-fn a_yield_is_asked_for_by_the_more_urgent_only() {
+fn only_a_more_urgent_handler_requests_a_yield() {
     let mut executor = Executor::new(RunPolicy::Edf);
     let ids = [0; 3].map(|_| executor.add(parameters(Class::Guaranteed)));
     executor.ready(ids[0], head(0, 50), Instant(0));
@@ -286,7 +286,7 @@ fn late_work_spends_its_own_period() {
 }
 
 #[test]
-fn a_new_head_told_while_running_is_not_charged_for_the_old_one() {
+fn a_new_head_set_while_running_is_not_charged_for_the_old_one() {
     let mut executor = Executor::new(RunPolicy::Edf);
     let id = executor.add(budgeted(1, 100, Trigger::Reactive));
     let best_effort = executor.add(parameters(Class::BestEffort));
@@ -314,7 +314,7 @@ fn a_periodic_handler_starts_with_its_timer_and_gets_its_budget_from_the_clock()
 }
 
 #[test]
-fn a_refilled_budget_asks_the_running_one_to_yield() {
+fn a_refilled_budget_makes_the_running_handler_yield() {
     let mut executor = Executor::new(RunPolicy::Edf);
     let id = executor.add(budgeted(1, 100, Trigger::Periodic));
     let best_effort = executor.add(parameters(Class::BestEffort));
@@ -359,7 +359,7 @@ fn removal_works_from_everywhere_and_the_id_is_used_again() {
 }
 
 #[test]
-fn a_crowd_that_becomes_eligible_at_once_is_moved_in_bounded_steps_before_anybody_runs() {
+fn a_crowd_that_becomes_eligible_at_once_is_moved_in_bounded_steps_before_any_handler_runs() {
     let mut executor = Executor::new(RunPolicy::Edf);
     for place in 0..200 {
         let id = executor.add(parameters(Class::Guaranteed));
@@ -573,7 +573,7 @@ fn a_flow_of_best_effort_waits_once_its_share_is_spent_and_no_other_does() {
 
 /// Whatever is told of a handler that is gone, or never was, others run as before.
 #[test]
-fn what_is_told_of_a_handler_that_is_gone_changes_nothing() {
+fn calls_for_a_removed_handler_change_nothing() {
     for policy in POLICIES {
         let mut executor = Executor::new(policy).with_flow_cap(Ppm(1));
         let [stays, gone] = [0, 1].map(|_| executor.add(parameters(Class::BestEffort)));

@@ -103,7 +103,7 @@ fn classes_come_before_all_that_counts_within_them() {
 /// Handlers without a channel have no period, place or deadline: signalling and best effort are served first
 /// come, first served.
 #[test]
-fn who_is_no_channel_goes_first_come_first_served() {
+fn handlers_without_a_channel_run_first_come_first_served() {
     for class in [Class::Signalling, Class::BestEffort, Class::Background] {
         let of = |nanos: u64| {
             (
@@ -134,8 +134,8 @@ fn a_timers_work_begins_with_the_first_multiple_of_its_period() {
         let mut executor = Executor::new(RunPolicy::Edf);
         let budget = Some(Budget { packets: 2, period: Nanos(100), deadline: Nanos(60) });
         let timed = executor.add(HandlerParameters { budget, trigger: Trigger::Periodic, ..PLAIN });
-        let told = Activation { eligible: Instant(eligible), deadline: Instant(10_000) };
-        executor.ready(timed, told, Instant(0));
+        let activation = Activation { eligible: Instant(eligible), deadline: Instant(10_000) };
+        executor.ready(timed, activation, Instant(0));
         if begins > 0 {
             assert_eq!(executor.next_timeout(), Some(Instant(begins)), "{eligible}");
             assert_eq!(executor.pick(Instant(begins - 1)), None, "{eligible}");
@@ -246,7 +246,7 @@ fn handlers_that_are_gone_change_nothing() {
 /// While more handlers become eligible than are moved at once, the running one must yield: one of them may be
 /// more urgent.
 #[test]
-fn who_runs_yields_to_a_crowd_that_is_not_looked_at_yet() {
+fn a_running_handler_yields_to_a_crowd_that_is_not_placed_yet() {
     let mut executor = Executor::new(RunPolicy::Edf);
     let first = executor.add(PLAIN);
     executor.ready(first, due(1), Instant(0));
@@ -260,7 +260,7 @@ fn who_runs_yields_to_a_crowd_that_is_not_looked_at_yet() {
 
 /// The baseline policy has neither caps nor shares of flows.
 #[test]
-fn first_come_first_served_knows_no_caps() {
+fn first_come_first_served_has_no_caps() {
     let share = punctual_proto::Ppm(1);
     for policy in [RunPolicy::Fifo, RunPolicy::Edf] {
         let mut executor = Executor::new(policy).with_caps(share, share).with_flow_cap(share);

@@ -32,7 +32,7 @@ impl Story {
         story
     }
 
-    fn say(&mut self, line: &str) {
+    fn write_line(&mut self, line: &str) {
         writeln!(self.text, "{line}").expect("a text");
     }
 
@@ -49,12 +49,17 @@ impl Story {
         let now = self.network.now;
         for packet in self.network.tape.replace(Vec::new()).expect("somebody writes") {
             if self.packets {
-                self.say(&format!("{now} {} B to h{}.{}", packet.bytes.len(), packet.to + 1, packet.link.0));
+                self.write_line(&format!(
+                    "{now} {} B to h{}.{}",
+                    packet.bytes.len(),
+                    packet.to + 1,
+                    packet.link.0
+                ));
             }
         }
         for host in 0..self.network.hosts.len() {
             for event in std::mem::take(&mut self.network.hosts[host].events) {
-                self.say(&format!("{now} h{} {}", host + 1, trimmed(&event)));
+                self.write_line(&format!("{now} h{} {}", host + 1, trimmed(&event)));
             }
         }
     }
@@ -62,7 +67,7 @@ impl Story {
     fn open(&mut self, from: usize, to: usize, deadline_ms: u64, probe: bool) {
         let request = OpenRequest { probe, ..self.network.request(to, deadline_ms) };
         let asked = self.network.at(from, |s, now, stages| s.open(request, now, stages));
-        self.say(&format!("{} h{} opens to h{}: {asked:?}", self.network.now, from + 1, to + 1));
+        self.write_line(&format!("{} h{} opens to h{}: {asked:?}", self.network.now, from + 1, to + 1));
     }
 
     fn close_first(&mut self, host: usize, reason: CloseReason) {
@@ -70,9 +75,9 @@ impl Story {
             .signalling
             .as_ref()
             .and_then(|s| s.channels().map(|c| c.local.channel).next());
-        let Some(channel) = first else { return self.say("nothing to close") };
+        let Some(channel) = first else { return self.write_line("nothing to close") };
         let closed = self.network.at(host, |s, now, stages| s.close(channel, reason, now, stages));
-        self.say(&format!("{} h{} closes {channel:?}: {closed:?}", self.network.now, host + 1));
+        self.write_line(&format!("{} h{} closes {channel:?}: {closed:?}", self.network.now, host + 1));
     }
 
     /// The counters and reservations of each host.
@@ -81,7 +86,7 @@ impl Story {
             let states = self.network.states(host);
             let at = &self.network.hosts[host];
             let Some(signalling) = &at.signalling else {
-                self.say(&format!("h{} is down", host + 1));
+                self.write_line(&format!("h{} is down", host + 1));
                 continue;
             };
             let mut line =
@@ -92,7 +97,7 @@ impl Story {
             }
             let due = signalling.poll_timeout().map(|due| due.since(at.local(self.network.now)));
             write!(line, "\n  next {due:?}").expect("a text");
-            self.say(&line);
+            self.write_line(&line);
         }
     }
 }
@@ -121,7 +126,7 @@ fn a_line_of_four_hosts_whose_links_are_bad() {
         let source = story.network.request(0, 1).to;
         let wanted = contract(150);
         let token = story.network.at(3, |s, now, _| s.request(&source, name("in"), wanted, UserId(5), now));
-        story.say(&format!("{token:?}"));
+        story.write_line(&format!("{token:?}"));
         story.run(2 * SECOND);
         story.accounts();
         story.close_first(0, CloseReason::Local);

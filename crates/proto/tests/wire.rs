@@ -126,11 +126,11 @@ fn unknown_kinds_and_flags_are_refused() {
 #[test]
 fn nodes_must_fit_the_kind() {
     assert_eq!(refused(|h| h.path.node = NodeId(0)), Malformed::Nodes.into());
-    let best_effort_to_nobody = refused(|h| {
+    let best_effort_without_destination = refused(|h| {
         h.kind = Kind::BestEffort;
         h.demoted = false;
     });
-    assert_eq!(best_effort_to_nobody, Malformed::Nodes.into());
+    assert_eq!(best_effort_without_destination, Malformed::Nodes.into());
 }
 
 #[test]

@@ -12,8 +12,12 @@ use crate::line::START;
 
 /// `Debug` without the fields that are zero, false or `None`.
 pub fn trimmed(value: &impl Debug) -> String {
+    trimmed_text(&format!("{value:?}"))
+}
+
+fn trimmed_text(debug: &str) -> String {
     // Spans are frequent: the name of their type would repeat.
-    let text = format!("{value:?}").replace("Nanos(", "(");
+    let text = debug.replace("Nanos(", "(");
     let is_nothing = |field: &&str| {
         let plain = !field.contains(['{', '}', '[', ']', '(', ')']);
         plain && field.split_once(": ").is_some_and(|(_, value)| matches!(value, "0" | "false" | "None"))
@@ -24,7 +28,9 @@ pub fn trimmed(value: &impl Debug) -> String {
 /// A unit of work, as a line.
 pub(crate) fn work(now: Instant, node: usize, work: &Work, costs: &CpuCosts) -> String {
     let declared = work.declared_cost(costs).0;
-    format!("{} h{} {}, {declared} ns", now.since(START).0, node + 1, trimmed(work))
+    // The handler's number alone: the name of its type would repeat.
+    let text = format!("{work:?}").replace(&format!("{:?}", work.handler), &work.handler.0.to_string());
+    format!("{} h{} {}, {declared} ns", now.since(START).0, node + 1, trimmed_text(&text))
 }
 
 /// A packet that a driver got, as a line.

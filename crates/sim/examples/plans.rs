@@ -42,12 +42,12 @@ fn main() -> ExitCode {
     };
     let wrong = Mutex::new(Vec::new());
     run_each(seeds, &options, 1, |seed, outcome| {
-        let said = match outcome {
+        let reported = match outcome {
             Ok(outcome) => outcome.violations.into_iter().map(|violation| violation.what).next(),
             Err(error) => Some(error.to_string()),
         };
-        let said = said.map(|what| format!("seed {seed}: {what}"));
-        wrong.lock().expect("no panic holds it").extend(said);
+        let reported = reported.map(|what| format!("seed {seed}: {what}"));
+        wrong.lock().expect("no panic holds it").extend(reported);
         ControlFlow::Continue(())
     });
     let wrong = wrong.into_inner().expect("no panic holds it");

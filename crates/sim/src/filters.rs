@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn long_expired_and_hoarded_packets_are_told_by_their_reason() {
+    fn long_expired_and_hoarded_packets_are_reported_by_reason() {
         let mut filters = driver(100, filter(Some(5)));
         assert_eq!(judged(&mut filters, &header(), 5).1, None, "the least slack, the most bytes");
         assert_eq!(judged(&mut filters, &Header { slack_ns: 4, ..header() }, 5).1, Some("expired"));

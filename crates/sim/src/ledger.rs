@@ -242,8 +242,8 @@ impl Ledger {
 
     /// Whether a sink's silence may have swallowed the unsettled message at this place.
     fn swallowed(&self, place: usize) -> bool {
-        let said = self.said(&self.messages[place]);
-        self.silences_before(place).any(|mut silence| silence.swallows(said))
+        let sent_message = self.sent_message(&self.messages[place]);
+        self.silences_before(place).any(|mut silence| silence.swallows(sent_message))
     }
 
     /// State of the silences when the message at `place` arrives.
@@ -254,13 +254,13 @@ impl Ledger {
                 if silence.is_over() {
                     break;
                 }
-                silence.swallows(self.said(message));
+                silence.swallows(self.sent_message(message));
             }
             silence
         })
     }
 
-    fn said(&self, message: &Message) -> SentMessage {
+    fn sent_message(&self, message: &Message) -> SentMessage {
         let Message { sent, promised, delivered, .. } = *message;
         SentMessage { sent, promised, delivered, touched: under_way(message, &self.faults) }
     }

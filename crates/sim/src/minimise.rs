@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn violations_of_one_kind_are_told_from_others() {
+    fn violations_of_different_kinds_are_distinguished() {
         let late = "1404.200 ms: channel 3 (h0 to h2, Greedy): message 17 is late by 3.2 ms: due 1401.0 ms";
         let later = "99.1 ms: channel 12 (h1 to h5, Bursts): message 4 is late by 310 ns: due 98.0 ms";
         assert_eq!(kind(late), kind(later));

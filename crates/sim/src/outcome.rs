@@ -57,7 +57,7 @@ pub struct Outcome {
     /// Packets of programs' handlers that were promised to leave in time.
     pub upcall_packets: u64,
     /// Reports of timeliness compared with the truth.
-    pub told: TimelinessCounts,
+    pub reported: TimelinessCounts,
     /// Largest latency of a conforming message in percent of its channel's deadline.
     pub tightness_percent: u64,
     /// Virtual time that passed.
@@ -147,7 +147,8 @@ pub struct TimelinessCounts {
     /// Messages that were late by more than the stated error.
     pub late: u64,
     /// Those of them that were reported as late or perhaps late.
-    pub late_told: u64,
+    #[serde(rename = "late_told")] // The key stays for compatibility.
+    pub late_reported: u64,
     /// Messages that were reported as certainly late.
     pub surely_late: u64,
     /// Runs in which a broken stage made messages late.
@@ -160,11 +161,11 @@ pub struct TimelinessCounts {
 
 impl AddAssign for TimelinessCounts {
     fn add_assign(&mut self, more: Self) {
-        let Self { compared, unmeasured, late, late_told, surely_late, breaches, named, misnamed } = more;
+        let Self { compared, unmeasured, late, late_reported, surely_late, breaches, named, misnamed } = more;
         self.compared += compared;
         self.unmeasured += unmeasured;
         self.late += late;
-        self.late_told += late_told;
+        self.late_reported += late_reported;
         self.surely_late += surely_late;
         self.breaches += breaches;
         self.named += named;
@@ -210,8 +211,8 @@ pub struct Report {
     /// Sum.
     pub expired: u64,
     /// Sums.
-    #[serde(default)]
-    pub told: TimelinessCounts,
+    #[serde(default, rename = "told")] // The key stays for compatibility.
+    pub reported: TimelinessCounts,
     /// Sums; not written without TCP.
     #[serde(default, skip_serializing_if = "TcpCounts::is_none")]
     pub tcp: TcpCounts,
@@ -252,7 +253,7 @@ impl Report {
         self.packet_hops += outcome.packets;
         self.excused += outcome.excused;
         self.expired += outcome.expired;
-        self.told += outcome.told;
+        self.reported += outcome.reported;
         self.tcp += outcome.tcp;
         self.tightness_percent = self.tightness_percent.max(outcome.tightness_percent);
         self.violations.extend(outcome.violations.iter().cloned());

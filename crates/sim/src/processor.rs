@@ -110,10 +110,19 @@ impl Processor {
 
 #[cfg(test)]
 mod tests {
+    use punctual_proto::ids::HandlerId;
+
     use super::*;
 
     fn work(kind: WorkKind) -> Work {
-        Work { handler: 0, kind, packets: 1, bytes: 1_400, message_edge: true, application: Nanos::ZERO }
+        Work {
+            handler: HandlerId(0),
+            kind,
+            packets: 1,
+            bytes: 1_400,
+            message_edge: true,
+            application: Nanos::ZERO,
+        }
     }
 
     #[test]

@@ -40,15 +40,15 @@ impl Silence {
     }
 
     /// Takes the next message, in the order of sending; returns whether the silence may swallow it.
-    pub fn swallows(&mut self, said: SentMessage) -> bool {
-        if self.is_over || said.sent <= self.since || !said.promised {
+    pub fn swallows(&mut self, message: SentMessage) -> bool {
+        if self.is_over || message.sent <= self.since || !message.promised {
             return false;
         }
-        if said.touched {
+        if message.touched {
             self.refused = 0;
             return false;
         }
-        self.is_over = said.delivered || self.refused == REFUSED;
+        self.is_over = message.delivered || self.refused == REFUSED;
         self.refused += 1;
         !self.is_over
     }
@@ -58,9 +58,9 @@ impl Silence {
 mod tests {
     use super::*;
 
-    fn swallowed(said: impl IntoIterator<Item = SentMessage>) -> Vec<bool> {
+    fn swallowed(message: impl IntoIterator<Item = SentMessage>) -> Vec<bool> {
         let mut silence = Silence::new(SimTime(10));
-        said.into_iter().map(|said| silence.swallows(said)).collect()
+        message.into_iter().map(|message| silence.swallows(message)).collect()
     }
 
     const LOST: SentMessage =

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_ahead_shows_and_one_back_stands_still() {
+    fn a_step_ahead_shows_and_a_step_back_does_not() {
         let mut clock = HostClock::new(1_000, 0);
         clock.jump(Nanos(50));
         assert_eq!(clock.read(SimTime(10)), Instant(1_060));

@@ -14,9 +14,9 @@ pub struct ReportedTimeliness {
     /// It was later than its deadline by more than the stated error of the clocks.
     pub is_late: bool,
     /// It is reported as late, or perhaps late.
-    pub tells: bool,
+    pub reports: bool,
     /// It is reported as certainly late.
-    pub tells_surely: bool,
+    pub reports_surely: bool,
     /// There is no report, because no clock offset is known.
     pub unmeasured: bool,
 }
@@ -42,25 +42,25 @@ pub fn check(
         ));
     }
     let late = now.since(due);
-    let told = ReportedTimeliness {
+    let reported = ReportedTimeliness {
         is_late: late > error + ROUNDING,
-        tells: matches!(info.timeliness, Timeliness::Late | Timeliness::PerhapsLate),
-        tells_surely: info.timeliness == Timeliness::Late,
+        reports: matches!(info.timeliness, Timeliness::Late | Timeliness::PerhapsLate),
+        reports_surely: info.timeliness == Timeliness::Late,
         unmeasured: false,
     };
-    if told.is_late && !told.tells {
+    if reported.is_late && !reported.reports {
         return Err(format!("message {} is late by {late} and reported as in time (+-{error})", info.number));
     }
-    if told.tells_surely && late == Nanos::ZERO {
+    if reported.reports_surely && late == Nanos::ZERO {
         return Err(format!("message {} is in time and reported as surely late (+-{error})", info.number));
     }
-    if late > error * 2 + ROUNDING && !told.tells_surely {
+    if late > error * 2 + ROUNDING && !reported.reports_surely {
         return Err(format!(
             "message {} is late by {late} and not reported as surely late (+-{error})",
             info.number
         ));
     }
-    Ok(told)
+    Ok(reported)
 }
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_seen() {
+    fn false_reports_are_caught() {
         use Timeliness::{InTime, Late, PerhapsLate};
         assert!(judge(0, InTime, 1_000).is_ok() && judge(0, InTime, 1_200).is_err(), "a logical arrival");
         assert!(judge(2_000, InTime, 0).is_ok() && judge(2_200, InTime, 0).is_err(), "hidden");

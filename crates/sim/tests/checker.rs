@@ -121,27 +121,27 @@ fn a_driver_that_polices_an_honest_path_is_caught() {
 }
 
 #[test]
-fn what_is_counted_and_held_by_nobody_is_caught() {
+fn counts_without_a_holder_are_caught() {
     let outcome = sabotaged(Sabotage { accounts_off: true, ..Sabotage::default() });
-    let said = |words: &str| outcome.violations.iter().any(|violation| violation.what.contains(words));
-    assert!(said("counts 1 paths, 0 are held"), "{outcome:?}");
+    let reported = |words: &str| outcome.violations.iter().any(|violation| violation.what.contains(words));
+    assert!(reported("counts 1 paths, 0 are held"), "{outcome:?}");
     assert!(outcome.violations_total > 10, "{outcome:?}");
 }
 
 #[test]
-fn what_waits_for_nobody_is_caught() {
+fn waiting_work_without_a_handler_is_caught() {
     let outcome = sabotaged(Sabotage { waiting_off: true, ..Sabotage::default() });
     for what in ["requests to others", "asks for a link", "answers for a link", "decisions", "probes"] {
         let words = format!("has 1 {what} waiting, 0 to 0 are wanted");
-        let said = outcome.violations.iter().any(|violation| violation.what.contains(&words));
-        assert!(said, "no \"{words}\" in {outcome:?}");
+        let reported = outcome.violations.iter().any(|violation| violation.what.contains(&words));
+        assert!(reported, "no \"{words}\" in {outcome:?}");
     }
 }
 
 /// In one seed of four receivers request channels, beside all other activity; they get one, or a notice that
 /// they do not.
 #[test]
-fn receivers_that_ask_hear_of_it() {
+fn requesting_receivers_are_notified() {
     let asks = |seed: &u64| !Scenario::draw(*seed, &small()).expect("drawn").requests.is_empty();
     let seeds: Vec<u64> = (0..64).filter(asks).collect();
     assert!((8..24).contains(&seeds.len()), "{seeds:?}");
@@ -155,7 +155,7 @@ fn receivers_that_ask_hear_of_it() {
 }
 
 #[test]
-fn the_timeline_tells_what_happened() {
+fn the_timeline_lists_the_events() {
     let outcome = outcome(1, &Options { trace: true, ..busy() });
     for word in ["channel 0 open", "sends #0", "gets #0", "closed at its"] {
         assert!(outcome.trace.lines().any(|line| line.contains(word)), "no \"{word}\"");

@@ -53,21 +53,21 @@ fn handlers_survive_what_goes_wrong_around_them() {
 }
 
 /// The violations in ten networks with this sabotage.
-fn said(sabotage: Sabotage) -> Vec<String> {
+fn reported(sabotage: Sabotage) -> Vec<String> {
     let options = Options { sabotage, ..beside(None) };
     let violations = (0..10).flat_map(|seed| outcome(seed, &options).violations);
     violations.map(|violation| violation.what).collect()
 }
 
 fn caught(sabotage: Sabotage, words: &[&str]) {
-    let said = said(sabotage);
+    let reported = reported(sabotage);
     for words in words {
-        assert!(said.iter().any(|what| what.contains(words)), "no \"{words}\" in {said:#?}");
+        assert!(reported.iter().any(|what| what.contains(words)), "no \"{words}\" in {reported:#?}");
     }
 }
 
 #[test]
-fn handlers_that_nobody_calls_are_caught() {
+fn handlers_that_are_never_called_are_caught() {
     let sabotage = Sabotage { handlers_unheard: Ppm(200_000), ..Sabotage::default() };
     caught(sabotage, &["released", "PDUs within", "waits for what is less urgent"]);
 }
@@ -79,7 +79,7 @@ fn handlers_that_take_more_than_they_are_given_are_caught() {
 }
 
 #[test]
-fn handlers_that_take_longer_than_they_say_are_caught() {
+fn handlers_that_take_longer_than_declared_are_caught() {
     let sabotage = Sabotage { cpu_cost_percent: 300, ..Sabotage::default() };
     caught(sabotage, &["Overrun)", "overruns: "]);
 }

@@ -33,8 +33,8 @@ fn amidst(what: Mischief, lasts: Nanos) -> Vec<Fault> {
 
 fn caught(options: &Options, words: &str) {
     let outcome = outcome(1, options);
-    let said = outcome.violations.iter().any(|violation| violation.what.contains(words));
-    assert!(said, "no \"{words}\" in {:#?}", outcome.violations);
+    let reported = outcome.violations.iter().any(|violation| violation.what.contains(words));
+    assert!(reported, "no \"{words}\" in {:#?}", outcome.violations);
 }
 
 #[test]
@@ -44,13 +44,13 @@ fn a_message_that_comes_twice_is_caught() {
 }
 
 #[test]
-fn a_message_for_somebody_else_is_caught() {
+fn a_misdelivered_message_is_caught() {
     let sabotage = Sabotage { misdeliver: Ppm(5_000), ..Sabotage::default() };
     caught(&busy(Vec::new(), sabotage), "misdelivered");
 }
 
 #[test]
-fn reservations_that_nobody_has_are_caught_while_channels_are_open_and_after() {
+fn reservations_without_a_channel_are_caught_while_channels_are_open_and_after() {
     let options = busy(Vec::new(), Sabotage { books_off: true, ..Sabotage::default() });
     caught(&options, "its stages");
     caught(&options, "after teardown");
@@ -96,7 +96,7 @@ fn upgraded(versions: Versions) -> Options {
 }
 
 #[test]
-fn neighbours_that_do_not_say_what_they_hear_are_caught() {
+fn neighbours_that_do_not_acknowledge_are_caught() {
     let options = upgraded(Versions::Denied);
     caught(&options, "says of its neighbour");
     caught(&options, "is refused by silence");
@@ -108,7 +108,7 @@ fn a_channel_that_is_opened_across_versions_is_caught() {
 }
 
 #[test]
-fn versions_that_nobody_speaks_or_that_are_over_are_caught() {
+fn unknown_and_expired_versions_are_caught() {
     caught(&upgraded(Versions::Third), "refused for versions");
     let options = upgraded(Versions::Kept);
     caught(&options, "still takes its neighbour");
@@ -126,12 +126,13 @@ fn a_soft_channel_that_is_called_hard_is_caught() {
     let sabotage = Sabotage { softness_denied: true, ..Sabotage::default() };
     let quiet = Options { sizes: SizeChoice::Small, ..Options::default() }.with_faults(FaultKinds::NONE);
     let options = Options { class: Some(Class::Soft), sabotage, ..quiet };
-    let said = |words: &str| {
-        let says = |seed| outcome(seed, &options).violations.iter().any(|said| said.what.contains(words));
-        assert!((0..8).any(says), "no \"{words}\"");
+    let reported = |words: &str| {
+        let reports =
+            |seed| outcome(seed, &options).violations.iter().any(|reported| reported.what.contains(words));
+        assert!((0..8).any(reports), "no \"{words}\"");
     };
-    said("calls its guarantee Hard");
-    said("soft channels, it lists 0");
+    reported("calls its guarantee Hard");
+    reported("soft channels, it lists 0");
 }
 
 #[test]

@@ -16,28 +16,28 @@ fn broken() -> Options {
 }
 
 #[test]
-fn what_is_late_is_told_as_late_and_the_broken_stage_is_named() {
-    let mut told = TimelinessCounts::default();
+fn late_messages_are_reported_and_the_broken_stage_is_named() {
+    let mut reported = TimelinessCounts::default();
     for seed in 0..SEEDS {
         let outcome = punctual_sim::run(seed, &broken()).expect("a plan");
         assert!(outcome.violations.is_empty(), "seed {seed}: {:?}", outcome.violations);
-        told += outcome.told;
+        reported += outcome.reported;
     }
-    println!("{told:?}");
-    assert!(told.compared > 100_000 && told.late > 500 && told.surely_late > 500, "{told:?}");
-    assert_eq!((told.late_told, told.unmeasured), (told.late, 0), "{told:?}");
-    assert!(told.breaches >= 5 && told.named == told.breaches, "{told:?}");
-    assert_eq!(told.misnamed, 0, "another stage than the broken one: {told:?}");
+    println!("{reported:?}");
+    assert!(reported.compared > 100_000 && reported.late > 500 && reported.surely_late > 500, "{reported:?}");
+    assert_eq!((reported.late_reported, reported.unmeasured), (reported.late, 0), "{reported:?}");
+    assert!(reported.breaches >= 5 && reported.named == reported.breaches, "{reported:?}");
+    assert_eq!(reported.misnamed, 0, "another stage than the broken one: {reported:?}");
 }
 
 #[test]
-fn where_nothing_is_broken_nobody_is_told_of_a_stage_and_everything_is_measured() {
+fn without_breaches_no_stage_is_reported_and_everything_is_measured() {
     for seed in 0..12 {
         let options =
             Options { sizes: SizeChoice::Small, ..Options::default().with_faults(FaultKinds::NONE) };
         let outcome = punctual_sim::run(seed, &options).expect("a plan");
         assert!(outcome.violations.is_empty(), "seed {seed}: {:?}", outcome.violations);
-        let TimelinessCounts { compared, unmeasured, late, .. } = outcome.told;
-        assert!(compared > 0 && unmeasured == 0 && late == 0, "seed {seed}: {:?}", outcome.told);
+        let TimelinessCounts { compared, unmeasured, late, .. } = outcome.reported;
+        assert!(compared > 0 && unmeasured == 0 && late == 0, "seed {seed}: {:?}", outcome.reported);
     }
 }

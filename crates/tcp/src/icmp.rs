@@ -139,7 +139,7 @@ mod tests {
 
     /// RFC 1191 4, RFC 1122 4.2.3.9.
     #[test]
-    fn errors_are_told_apart() {
+    fn kinds_of_icmp_errors_are_distinguished() {
         let trouble = |kind, code| parse(&error(kind, code, |_| ())).map(|quote| quote.trouble);
         assert_eq!(trouble(3, 4), Some(Trouble::TooBig(1300)));
         assert_eq!(trouble(3, 2), Some(Trouble::Unreachable));

@@ -35,8 +35,8 @@ impl PathMtu {
     /// size: a value that is not smaller is ignored, and one below the minimum counts as the minimum (RFC
     /// 8201 4). A router that predates RFC 1191 reports 0.
     pub(crate) fn too_big(&mut self, mtu: u16, now: Instant) -> bool {
-        let said = if mtu == 0 { self.plateau_below() } else { mtu };
-        self.lower(said.max(self.floor), now)
+        let next = if mtu == 0 { self.plateau_below() } else { mtu };
+        self.lower(next.max(self.floor), now)
     }
 
     /// Handles a segment of `packet_bytes` that begins at `seq` and was sent because of a timeout. Returns
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_router_says_nothing_of_the_size() {
+    fn an_old_router_does_not_report_the_size() {
         let mut path = PathMtu::new(1500, false);
         assert!(path.too_big(0, NOW));
         assert_eq!(path.current(), 1492);

@@ -237,7 +237,7 @@ mod tests {
 
     /// A path is smaller than believed if timeouts repeat; what duplicates bring back is random loss.
     #[test]
-    fn a_timeout_is_told_from_a_fast_retransmission() {
+    fn a_timeout_is_distinguished_from_a_fast_retransmission() {
         let mut recovery = flight();
         acknowledge(&mut recovery, 0);
         assert!(send(&mut recovery, 0, 4_000), "no duplicates: a timeout");

@@ -10,7 +10,8 @@ use punctual_proto::memory::MessageInfo;
 use punctual_proto::signalling::SplitMix64;
 use punctual_rig::{Pool, TestInbox, TestMemory, TestOutbox};
 use punctual_tcp::endsystem::{Endsystem, Rings, Segments, Status, segments_max};
-use punctual_tcp::{Config, Ended, Flow, Secrets, State};
+
+use punctual_tcp::{Config, Ended, Flags, Flow, Secrets, State};
 
 const CHUNK_BYTES: u32 = 512;
 const DELAY: Nanos = Nanos::from_millis(2);
@@ -63,6 +64,8 @@ struct World {
     config: Config,
     /// Bytes that programs have read.
     seen: usize,
+    /// The last packet with FIN that was sent to host 0.
+    fin: Vec<u8>,
 }
 
 fn ends() -> [SocketAddr; 2] {
@@ -91,6 +94,7 @@ impl World {
             pool: Pool::new(512, 2_048),
             config: Config { receive_bytes: 8_192, send_bytes: 8_192, ..Config::default() },
             seen: 0,
+            fin: Vec::new(),
         }
     }
 
@@ -116,11 +120,14 @@ impl World {
         let [local, remote] = ends();
         let (rings, outbox, inbox) = self.rings(0);
         let (config, now) = (self.config, self.now);
-        let index = self.hosts[0].tcp.connect(Flow { local, remote }, &config, rings, now);
+        let index = self.hosts[0].tcp.connect(Flow { local, remote }, &config, rings, now).ok();
         self.add(0, index.expect("room"), outbox, inbox);
     }
 
     fn carry(&mut self, to: usize, packet: Vec<u8>) {
+        if to == 0 && punctual_tcp::wire::parse(&packet).expect("a segment").flags.fin {
+            self.fin.clone_from(&packet);
+        }
         let mut is_hit = || self.random.next() % 1_000 < self.faults;
         let (is_lost, is_twice, is_late) = (is_hit(), is_hit(), is_hit());
         if is_lost {
@@ -171,7 +178,7 @@ impl World {
             }
             if let Some(accepted) = host.tcp.accept(0) {
                 let (rings, outbox, inbox) = self.rings(number);
-                let index = self.hosts[number].tcp.adopt(accepted, rings).expect("room");
+                let index = self.hosts[number].tcp.adopt(accepted, rings).ok().expect("room");
                 self.add(number, index, outbox, inbox);
                 worked = true;
             }
@@ -362,7 +369,7 @@ fn indices_end_and_come_again() {
         let flow = Flow { local: SocketAddr::new(local.ip(), port), remote };
         let (rings, ..) = world.rings(0);
         let config = world.config;
-        world.hosts[0].tcp.connect(flow, &config, rings, Instant(1))
+        world.hosts[0].tcp.connect(flow, &config, rings, Instant(1)).ok()
     };
     let indices: Vec<_> = (1..=5).map(|port| connect(&mut world, port)).collect();
     assert_eq!(indices, [Some(0), Some(1), Some(2), Some(3), None]);
@@ -421,4 +428,49 @@ fn data_takes_one_segment_more_than_it_fills() {
     let most = taken.iter().skip(100).max().copied();
     assert_eq!(most, Some(segments_max(data_bytes.into(), data_bytes)), "{taken:?}");
     assert_eq!([segments_max(0, 100), segments_max(101, 100), segments_max(5, 0)], [1, 3, 6]);
+}
+
+/// In TIME-WAIT a connection needs no program and no rings: it acknowledges the peer's FIN when that comes again (RFC 9293
+/// 3.10.7.4), and ends after two maximum segment lifetimes.
+#[test]
+fn a_connection_in_time_wait_goes_on_without_rings() {
+    let mut world = World::new(7, 0, 8);
+    world.listen();
+    world.connect();
+    let is_open = |world: &World| world.program(1).is_some();
+    assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+    let (client, server) = (world.program(0).expect("open").index, world.program(1).expect("open").index);
+    assert!(world.program(1).expect("open").outbox.send(&[7; 1_000], world.now));
+    world.hosts[0].tcp.close(client);
+    world.hosts[1].tcp.close(server);
+    let waits = |world: &World| world.hosts[0].tcp.only_waits(client);
+    let no_end_yet = |world: &World| world.program(0).is_some_and(|program| !program.saw_end);
+    assert!(world.run(Nanos::from_secs(5), |_| {}, waits));
+    assert!(no_end_yet(&world), "the program still reads from its ring");
+    assert_eq!(world.status(0).expect("there").state, State::TimeWait);
+    assert!(!world.hosts[1].tcp.only_waits(server), "the peer is over at once");
+    assert!(world.hosts[0].tcp.detach(client).is_some() && world.hosts[0].tcp.detach(client).is_none());
+    world.read(0);
+    let program = world.program(0).expect("there");
+    assert!(program.saw_end && program.read == [7; 1_000]);
+
+    let fin = std::mem::take(&mut world.fin);
+    let frame = world.pool.frame(&fin);
+    assert!(world.hosts[0].tcp.arrived(client, frame) && !world.hosts[0].tcp.only_waits(client));
+    let (now, mut out) = (world.now, Out { packets: Vec::new(), room: 4 });
+    assert_eq!(world.hosts[0].tcp.input(client, 1, now).units, 1);
+    assert_eq!(world.hosts[0].tcp.output(client, 4, now, &mut out).units, 1);
+    let reply = punctual_tcp::wire::parse(&out.packets[0].0).expect("a segment");
+    let asked = punctual_tcp::wire::parse(&fin).expect("a segment");
+    let after = asked.seq.wrapping_add(u32::from(asked.payload_bytes) + 1);
+    assert_eq!((reply.flags, reply.ack), (Flags::default(), Some(after)));
+
+    let lives = world.config.msl * 2;
+    for (at, is_over) in [(now + lives - Nanos(1), false), (now + lives, true)] {
+        assert_eq!(world.hosts[0].tcp.due(client, at), Some(now + lives));
+        assert_eq!(world.hosts[0].tcp.output(client, 1, at, &mut out).units, 0);
+        assert_eq!(world.hosts[0].tcp.is_over(client, at), is_over);
+    }
+    assert!(world.hosts[0].tcp.remove(client).is_none(), "its rings are gone");
+    assert_eq!(world.hosts[0].tcp.status(client), None);
 }

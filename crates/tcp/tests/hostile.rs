@@ -87,7 +87,7 @@ fn challenges_are_limited() {
 
 /// A flood of SYNs costs no more memory than the backlog, and honest clients can still connect.
 #[test]
-fn a_flood_of_syns_keeps_nobody_out() {
+fn a_flood_of_syns_locks_no_client_out() {
     let mut network = Network::new(1, Faults::default());
     let [_, remote] = network::addresses(false);
     network.stacks[1].listen(remote, &Config::default(), 16);
@@ -260,7 +260,7 @@ fn in_flight(network: &mut Network, id: ConnectionId) -> Vec<u8> {
 
 /// RFC 1191, RFC 8201: a router's report is applied; RFC 5927 4.1: only if the quoted segment is in flight.
 #[test]
-fn a_router_says_that_a_packet_is_too_big() {
+fn a_router_reports_that_a_packet_is_too_big() {
     for is_v6 in [false, true] {
         let mut network = Network::new(1, Faults::default());
         let ids = network.open(is_v6, &Config::default());
@@ -309,7 +309,7 @@ fn an_abort_comes_before_what_is_sent_again() {
 
 /// RFC 792, RFC 4443: what each kind of error says.
 #[test]
-fn kinds_of_errors_are_told_apart() {
+fn kinds_of_errors_are_distinguished() {
     use punctual_tcp::Trouble::{TooBig, Transient, Unreachable};
     let v4 = [
         (3, 0, Some(Transient)),

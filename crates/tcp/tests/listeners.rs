@@ -87,7 +87,7 @@ fn the_clock_of_a_listener_counts_milliseconds() {
 
 /// RFC 4987 3.6: a cookie has no room for scale and SACK where the peer sends no timestamps, so they are not offered.
 #[test]
-fn a_cookie_offers_only_what_it_remembers() {
+fn a_cookie_offers_only_what_it_encodes() {
     for (timestamp, has_options) in [(None, false), (Some((1, 0)), true)] {
         let asked = Segment { timestamp, scale: Some(7), sack: true, ..syn(5000, 9) };
         let answer = Host::new(0).give(START, &asked).1.expect("a SYN-ACK");

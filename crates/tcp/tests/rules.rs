@@ -190,7 +190,7 @@ fn no_connection_begins_between_ends_that_no_host_has() {
 
 /// RFC 4987 3.6: what a cookie remembers by the timestamp is what the SYN offered: the scale and the segment size.
 #[test]
-fn a_cookie_remembers_the_scale() {
+fn a_cookie_encodes_the_scale() {
     let mut network = Network::new(1, Faults::default());
     let [_, remote] = addresses(false);
     let config = Config { receive_bytes: 1 << 20, send_bytes: 1 << 20, ..Config::default() };

@@ -311,7 +311,7 @@ fn a_reset_ends_the_peer() {
 }
 
 #[test]
-fn a_port_where_nobody_listens_refuses() {
+fn a_port_without_a_listener_refuses() {
     let mut network = Network::new(1, Faults::default());
     let [local, remote] = network::addresses(false);
     let id = network.stacks[0].connect(network.now, local.ip(), remote, &Config::default()).expect("a port");

@@ -181,33 +181,54 @@ pub fn an_alternating_ring_gives_every_message() {
     });
 }
 
+/// A writer that finds a ring full, and waits for its doorbell, gets all its messages in: as a TCP connection does.
+pub fn a_writer_that_waits_for_room_gets_every_message_in() {
+    every_order(Some(2), || {
+        let (mut writer, mut reader) = incoming(1);
+        let (ours, theirs) = Doorbell::pair().expect("descriptors");
+        reader.set_doorbell(Doorbell::new(theirs));
+        let doorbell = signal_of(&ours);
+        let application = thread::spawn(move || take_all(reader, 2));
+        let mut number = 0;
+        while number < 2 {
+            if deliver(&mut writer, number) {
+                number += 1;
+            } else {
+                doorbell.0.wait_edge();
+            }
+        }
+        application.join().expect("no panic");
+    });
+}
+
 /// Two threads want bells rung, one of them the same, and a third rings them and sleeps: each bell is rung after it was
 /// last wanted.
 pub fn every_bell_is_rung(preemptions: Option<usize>) {
     every_order(preemptions, || {
         let (line, wake) = (Arc::new(BellList::default()), Shared(Signal::new()));
-        let said: Arc<Vec<AtomicU32>> = Arc::new((0..2).map(|_| AtomicU32::new(0)).collect());
+        let flags: Arc<Vec<AtomicU32>> = Arc::new((0..2).map(|_| AtomicU32::new(0)).collect());
         let nodes: Vec<_> = (0..2_usize).map(|bell| Arc::new(BellNode::new(bell))).collect();
         let want =
-            |line: &BellList<usize>, said: &[AtomicU32], node: &Arc<BellNode<usize>>, wake: &Shared| {
-                said[node.bell].fetch_add(1, Ordering::Relaxed);
+            |line: &BellList<usize>, flags: &[AtomicU32], node: &Arc<BellNode<usize>>, wake: &Shared| {
+                flags[node.bell].fetch_add(1, Ordering::Relaxed);
                 if line.put(node) {
                     wake.0.ring();
                 }
             };
-        let (other_line, other_wake, other_said) = (Arc::clone(&line), wake.clone(), Arc::clone(&said));
+        let (other_line, other_wake, other_flags) = (Arc::clone(&line), wake.clone(), Arc::clone(&flags));
         let other_pull = Arc::clone(&nodes[0]);
         let other = thread::spawn(move || {
             let wake = other_wake;
-            want(&other_line, &other_said, &other_pull, &wake);
+            want(&other_line, &other_flags, &other_pull, &wake);
         });
-        let (ringer_line, ringer_wake, ringer_said) = (Arc::clone(&line), wake.clone(), Arc::clone(&said));
+        let (ringer_line, ringer_wake, ringer_flags) = (Arc::clone(&line), wake.clone(), Arc::clone(&flags));
         let ringer = thread::spawn(move || {
             let wake = ringer_wake;
-            let mut heard = [0, 0];
+            let mut received = [0, 0];
             loop {
-                ringer_line.take(|node| heard[node.bell] = ringer_said[node.bell].load(Ordering::Relaxed));
-                if heard == [2, 1] {
+                ringer_line
+                    .take(|node| received[node.bell] = ringer_flags[node.bell].load(Ordering::Relaxed));
+                if received == [2, 1] {
                     return;
                 }
                 if ringer_line.may_sleep() {
@@ -216,7 +237,7 @@ pub fn every_bell_is_rung(preemptions: Option<usize>) {
                 ringer_line.woken();
             }
         });
-        nodes.iter().for_each(|node| want(&line, &said, node, &wake));
+        nodes.iter().for_each(|node| want(&line, &flags, node, &wake));
         other.join().expect("no panic");
         ringer.join().expect("no panic");
     });
@@ -245,9 +266,9 @@ pub fn a_record_is_of_one_moment_and_not_of_one_before(turns: u64, preemptions: 
         });
         let known = seen.load(Ordering::SeqCst);
         let mut words = [9; 3];
-        let is_whole = sequence::read(&view, 0, &mut words, |looks| {
+        let is_whole = sequence::read(&view, 0, &mut words, |attempts| {
             thread::yield_now();
-            looks < 4
+            attempts < 4
         });
         let [turn, one, two] = words;
         // A reader that gave up may have the words of the turn before, but never a mixture.

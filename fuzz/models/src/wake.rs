@@ -105,6 +105,9 @@ impl Doorbell {
     pub fn new(descriptor: OwnedFd) -> Self {
         Self(signal_of(&descriptor))
     }
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self(self.0.clone()))
+    }
     pub fn ring(&self) {
         self.0.0.ring();
     }
@@ -130,8 +133,8 @@ impl Bell {
         let signal = Shared(Signal::new());
         Ok((Self { signal: signal.clone(), descriptor: descriptor()? }, BellHandle(signal)))
     }
-    pub fn new(hear: OwnedFd) -> Self {
-        Self { signal: signal_of(&hear), descriptor: hear }
+    pub fn new(wake_descriptor: OwnedFd) -> Self {
+        Self { signal: signal_of(&wake_descriptor), descriptor: wake_descriptor }
     }
     pub fn into_descriptor(self) -> OwnedFd {
         attach(&self.signal.0).expect("a descriptor")

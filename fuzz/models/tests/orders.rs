@@ -38,6 +38,11 @@ fn closing_wakes_the_reader() {
 }
 
 #[test]
+fn a_writer_that_waits_for_room_gets_every_message_in() {
+    s::a_writer_that_waits_for_room_gets_every_message_in();
+}
+
+#[test]
 fn an_alternating_ring_gives_every_message() {
     s::an_alternating_ring_gives_every_message();
 }

@@ -30,10 +30,10 @@ pub fn request(data: &[u8]) {
 
 /// One packet to a client, with everything that a program shows of it.
 pub fn answer(data: &[u8]) {
-    let Ok(said) = serde_json::from_slice::<FromDaemon>(data) else { return };
-    round_trip(&said);
-    let _ = format!("{said:?}");
-    if let FromDaemon::Answer { result: Err(error), .. } = said {
+    let Ok(sent) = serde_json::from_slice::<FromDaemon>(data) else { return };
+    round_trip(&sent);
+    let _ = format!("{sent:?}");
+    if let FromDaemon::Answer { result: Err(error), .. } = sent {
         let _ = error.to_string();
     }
 }
@@ -47,7 +47,7 @@ pub fn service(data: &[u8]) {
         match first % 8 {
             0..=2 => {
                 let Some(bytes) = input.bytes() else { break };
-                bench.say(client, bytes);
+                bench.send_bytes(client, bytes);
             }
             3 => bench.run(u64::from(first >> 4) * 20),
             4 => bench.reconnect(client),
@@ -224,7 +224,7 @@ pub fn service_seeds() -> Vec<Vec<u8>> {
 
 /// What two daemons really answered and pushed in the scripts above.
 pub fn answer_seeds() -> Vec<Vec<u8>> {
-    let mut said: Vec<Vec<u8>> = Vec::new();
+    let mut sent: Vec<Vec<u8>> = Vec::new();
     for script in service_seeds() {
         let mut bench = Bench::new();
         bench.journal = Some(Vec::new());
@@ -232,7 +232,7 @@ pub fn answer_seeds() -> Vec<Vec<u8>> {
         while let Some(first) = input.u8() {
             let client = usize::from(first >> 4 & 3);
             match first % 8 {
-                0 => bench.say(client, input.bytes().unwrap_or_default()),
+                0 => bench.send_bytes(client, input.bytes().unwrap_or_default()),
                 3 => bench.run(u64::from(first >> 4) * 20),
                 4 => bench.reconnect(client),
                 5 => bench.send(client, 0),
@@ -240,11 +240,11 @@ pub fn answer_seeds() -> Vec<Vec<u8>> {
             }
             bench.settle();
         }
-        said.extend(bench.journal.take().unwrap_or_default());
+        sent.extend(bench.journal.take().unwrap_or_default());
     }
-    said.retain(|bytes| bytes.len() < PACKET_BYTES_MAX.min(4_096));
+    sent.retain(|bytes| bytes.len() < PACKET_BYTES_MAX.min(4_096));
     // One of each length and beginning is enough to start from.
     let mut seen = std::collections::BTreeSet::new();
-    said.retain(|bytes| seen.insert((bytes.len() / 64, bytes[..bytes.len().min(40)].to_vec())));
-    said
+    sent.retain(|bytes| seen.insert((bytes.len() / 64, bytes[..bytes.len().min(40)].to_vec())));
+    sent
 }

@@ -79,7 +79,7 @@ impl Bench {
         self.taken.push_back((message, len));
     }
 
-    fn look_at_taken(&self, offset: u32) {
+    fn check_taken(&self, offset: u32) {
         let mut out = [0; 16];
         for (message, len) in &self.taken {
             assert_eq!(message.len(), *len);
@@ -98,7 +98,7 @@ pub fn run(data: &[u8]) {
             0 | 1 => bench.push(detail, usize::from(detail) * 4),
             2 | 3 => bench.take(),
             4 => drop(bench.taken.remove(usize::from(detail) % (bench.taken.len() + 1))),
-            5 => bench.look_at_taken(u32::from(detail) * 0x0100_0000),
+            5 => bench.check_taken(u32::from(detail) * 0x0100_0000),
             6 => {
                 // The reaction of the application's end to invalid values.
                 let (len, position) = (usize::from(detail) * 8, u64::from(detail));

@@ -72,7 +72,7 @@ impl Bench {
                 active = true;
                 let len = sent.packet.copy_to(&mut self.out);
                 if sent.port == Port::Signalling {
-                    let answer = self.neighbours[link].hear(&self.out[..len], self.now.0);
+                    let answer = self.neighbours[link].handle_datagram(&self.out[..len], self.now.0);
                     answers.extend(answer.map(|answer| (link, answer)));
                 }
             }
@@ -173,7 +173,7 @@ pub fn datagram(data: &[u8]) {
                 bench.handle(link, Port::Signalling, &segment);
             }
             6 | 7 => {
-                for segment in bench.neighbours[link].say(bytes) {
+                for segment in bench.neighbours[link].encode_message(bytes) {
                     bench.handle(link, Port::Signalling, &segment);
                 }
             }
@@ -237,8 +237,8 @@ pub fn reach(data: &[u8]) -> Reached {
     Reached { states, left, drops }
 }
 
-/// Calls `look` with the host before and after applications answer, and returns its drop counters.
-fn sequence(data: &[u8], mut look: impl FnMut(&Node<SimMemory>)) -> DropCounters {
+/// Calls `check` with the host before and after applications answer, and returns its drop counters.
+fn sequence(data: &[u8], mut check: impl FnMut(&Node<SimMemory>)) -> DropCounters {
     let mut bench = Bench::new();
     let before = bench.node.status(bench.now);
     bench.node.listen(name("port")).expect("a free name");
@@ -270,14 +270,14 @@ fn sequence(data: &[u8], mut look: impl FnMut(&Node<SimMemory>)) -> DropCounters
             }
             _ => {
                 let Some(bytes) = input.bytes() else { break };
-                for segment in bench.neighbours[link].say(bytes) {
+                for segment in bench.neighbours[link].encode_message(bytes) {
                     bench.handle(link, Port::Signalling, &segment);
                 }
             }
         }
-        look(&bench.node);
+        check(&bench.node);
         bench.answer_events(operation & 0x80 != 0);
-        look(&bench.node);
+        check(&bench.node);
         let status = bench.node.status(bench.now);
         assert!(status.cpu_utilisation <= Ppm::ONE, "{:?}", status.cpu_utilisation);
         assert!(status.links.iter().all(|link| link.utilisation <= Ppm::ONE));

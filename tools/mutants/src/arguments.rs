@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_and_help_are_told_apart() {
+    fn mistakes_and_help_are_distinguished() {
         assert!(parsed("--help").unwrap().is_none());
         for wrong in ["--seed", "--seed x", "--scope all", "--what"] {
             assert!(parsed(wrong).is_err(), "{wrong}");

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_is_named_whatever_stands_before_it() {
+    fn a_function_is_named_with_any_text_before_it() {
         assert_eq!(
             name_of("static __always_inline __u32 charge(struct taken *account)").as_deref(),
             Some("charge")

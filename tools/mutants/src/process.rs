@@ -141,9 +141,9 @@ fn note_of(line: &str) -> Option<String> {
 fn cpu_ms_at_its_end(child: &Child) -> std::io::Result<u64> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
     waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
-    let told = fs::read_to_string(format!("/proc/{}/stat", child.id()))?;
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id()))?;
     // After the name in parentheses, from the third on; 14 and 15 are user and system time in ticks.
-    let fields = told.rsplit(')').next().unwrap_or_default().split_whitespace().skip(14 - 3).take(2);
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(14 - 3).take(2);
     let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
     Ok(ticks * 1_000 / clock_ticks_per_second())
 }

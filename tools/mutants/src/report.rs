@@ -370,7 +370,7 @@ mod tests {
 
     /// Figures of Wilson's interval for 95 of 100, and for all of 10.
     #[test]
-    fn a_small_sample_says_little() {
+    fn a_small_sample_gives_a_wide_interval() {
         let of = |mutants: usize, caught_by_tests: usize| {
             let caught_percent = caught_by_tests as f64 * 100.0 / mutants as f64;
             let score = Score { mutants, caught_by_tests, caught_percent, ..Score::default() };

@@ -184,7 +184,7 @@ mod tests {
     use crate::report::Outcome;
 
     #[test]
-    fn recordings_look_behind_tests_and_the_simulator() {
+    fn recordings_run_after_tests_and_the_simulator() {
         let stage = |name: &str| {
             let (path, folder) = (PathBuf::new(), PathBuf::new());
             SCOPES[0].stage_of(&Program { name: name.into(), path, arguments: Vec::new(), folder })

@@ -6,7 +6,7 @@ use punctual_mutants::equivalent::Equivalents;
 
 /// A list that cannot be read ends every `make mutants` before it has begun.
 #[test]
-fn the_list_of_this_workspace_can_be_read_and_speaks_of_files_that_are_there() {
+fn the_list_of_this_workspace_can_be_read_and_names_existing_files() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let list = Equivalents::read(&root.join("mutants/equivalent.toml")).expect("a list");
     assert!(list.entries().len() > 10, "it is not the list");

@@ -68,7 +68,7 @@ fn the_same_place_has_the_same_number_among_its_like() {
 }
 
 #[test]
-fn what_is_wrong_is_what_it_says() {
+fn a_mistake_is_the_one_that_is_reported() {
     assert_eq!(
         found("fn f(a: S) { a.b.max(c); }"),
         [
@@ -110,7 +110,7 @@ fn what_a_compiler_evaluates_what_is_only_shown_and_tests_stay() {
 }
 
 #[test]
-fn conditions_that_bind_stay_and_what_stands_beside_them_does_not() {
+fn conditions_that_bind_stay_and_their_neighbours_do_not() {
     let found = found("fn f() -> S { if a < b && let Some(c) = d { e } else { g } }");
     assert_eq!(found, ["a < b -> (a) <= (b)"]);
 }

@@ -112,7 +112,7 @@ fn rows(root: &Path, drawn: &[Mutant]) -> (Vec<Row>, usize, Vec<u32>) {
 }
 
 #[test]
-fn what_is_looked_at_is_caught_and_what_is_not_survives() {
+fn checked_code_is_caught_and_unchecked_code_survives() {
     let toy = Toy::new();
     let drawn = sample::draw(&toy.0, &TOY, 1).expect("Rust");
     let (rows, buildable, unbuildable) = rows(&toy.0, &drawn);

@@ -112,18 +112,18 @@ pub struct TooLong;
 /// Effort that an answer may still take.
 #[derive(Debug)]
 struct Effort {
-    looks_left: u64,
+    steps_left: u64,
 }
 
 impl Default for Effort {
     fn default() -> Self {
-        Self { looks_left: STEPS_TRIED_MAX }
+        Self { steps_left: STEPS_TRIED_MAX }
     }
 }
 
 impl Effort {
-    fn spend(&mut self, looks: u64) -> Result<(), TooLong> {
-        self.looks_left = self.looks_left.checked_sub(looks).ok_or(TooLong)?;
+    fn spend(&mut self, steps: u64) -> Result<(), TooLong> {
+        self.steps_left = self.steps_left.checked_sub(steps).ok_or(TooLong)?;
         Ok(())
     }
 }

@@ -182,7 +182,7 @@ impl Tally {
     }
 
     /// Prints each row; those whose median is neither within a quarter nor within one message.
-    fn tell(&self) -> Vec<Row> {
+    fn measured_rows(&self) -> Vec<Row> {
         let mut wide = Vec::new();
         for (row, pairs) in &self.rows {
             let mut ratios: Vec<f64> =
@@ -289,6 +289,6 @@ fn no_search_over_arrivals_finds_more_than_is_reserved() {
             println!("{} of {routes} routes", nth + 1);
         }
     }
-    let wide = tally.tell();
+    let wide = tally.measured_rows();
     assert!(wide.is_empty(), "more than a quarter and one message above what was found: {wide:?}");
 }

@@ -63,7 +63,7 @@ pub fn opinion(seed: u64, set: u64, states_max: usize) -> Opinion {
 }
 
 fn of_soft(seed: u64) -> Opinion {
-    let soft = soft::look(seed);
+    let soft = soft::check(seed);
     let broken = soft.iter().filter(|outcome| outcome.is_broken());
     Opinion {
         soft,

@@ -182,7 +182,7 @@ fn simulate(channels: &[Channel], phases: &[usize], best_effort: u32) -> Round {
 }
 
 /// Fills and simulates the stage of a seed; `None` if no soft channel is admitted.
-pub fn look(seed: u64) -> Option<Outcome> {
+pub fn check(seed: u64) -> Option<Outcome> {
     let mut rng = SmallRng::seed_from_u64(seed);
     let miss_ratio = Ppb::new(pick(&mut rng, &[1_000_000, 50_000_000, 200_000_000, 400_000_000]))?;
     let best_effort = rng.random_range(1..=2);

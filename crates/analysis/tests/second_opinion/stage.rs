@@ -17,7 +17,7 @@ pub const CHANNELS_MAX: usize = 4;
 const JOBS_MAX: usize = 8;
 /// Units that are handed over and not done.
 const WIRE_MAX: usize = 9;
-const NOBODY: i8 = -1;
+const NO_MESSAGE: i8 = -1;
 
 /// A channel that was admitted.
 #[derive(Clone, Debug)]
@@ -270,7 +270,7 @@ impl State {
             Step::More(channel) => next.work.queues[channel].missing -= 1,
             Step::Serve(channel) => next.serve(stage, channels, channel)?,
             Step::BestEffort(ticks) => {
-                next.hand_over(stage, Unit { left: ticks, size: ticks, ends: NOBODY, effective: 0 })?;
+                next.hand_over(stage, Unit { left: ticks, size: ticks, ends: NO_MESSAGE, effective: 0 })?;
             }
             Step::See => (next.work.unseen, next.work.waited) = (0, 0),
             Step::Tick { stolen } => next.tick(stolen, stage, channels, done)?,
@@ -283,7 +283,7 @@ impl State {
         let queue = &mut self.work.queues[channel];
         let units = &channels[channel].units;
         let size = units[run.clone()].iter().sum();
-        let mut unit = Unit { left: size, size, ends: NOBODY, effective: 0 };
+        let mut unit = Unit { left: size, size, ends: NO_MESSAGE, effective: 0 };
         queue.handed = run.end as u8;
         if usize::from(queue.handed) == units.len() {
             (unit.ends, unit.effective) = (channel as i8, queue.effective[0]);
@@ -326,7 +326,7 @@ impl State {
             self.work.wire.rotate_left(1);
             self.work.wire[WIRE_MAX - 1] = Unit::default();
             self.work.on_wire -= 1;
-            if unit.ends != NOBODY {
+            if unit.ends != NO_MESSAGE {
                 done.push(Done { channel: unit.ends as usize, response: -i16::from(unit.effective) });
             }
             if !matches!(stage.gate, Gate::Clock(_)) {
@@ -350,7 +350,7 @@ impl State {
                 *effective = effective.checked_sub(1).ok_or(TooLarge)?;
             }
         }
-        for unit in self.work.wire.iter_mut().filter(|unit| unit.ends != NOBODY && unit.size > 0) {
+        for unit in self.work.wire.iter_mut().filter(|unit| unit.ends != NO_MESSAGE && unit.size > 0) {
             unit.effective = unit.effective.checked_sub(1).ok_or(TooLarge)?;
         }
         Ok(())

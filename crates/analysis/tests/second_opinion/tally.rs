@@ -87,7 +87,7 @@ impl fmt::Display for Tally {
         )?;
         writeln!(f, "of those, bound over longest response, in ticks and as a ratio, medians:")?;
         for ((policy, kind), row) in &self.rows {
-            let told = |gaps: &[Gap]| match medians(gaps) {
+            let printed = |gaps: &[Gap]| match medians(gaps) {
                 Some((ticks, ratio)) => format!("{ticks:.2} {ratio:.2}"),
                 None => "-".into(),
             };
@@ -97,8 +97,8 @@ impl fmt::Display for Tally {
                 format!("{kind:?}"),
                 row.complete,
                 row.sets,
-                told(&row.least),
-                told(&row.nearest)
+                printed(&row.least),
+                printed(&row.nearest)
             )?;
         }
         let needed = median(self.soft.iter().copied()).unwrap_or_default();

@@ -15,7 +15,7 @@ use super::{Finding, rate, traffic};
 /// state of its links.
 pub fn check(path: Option<&Path>, serving: bool, known: Option<&DaemonView>) -> Vec<Finding> {
     let Some(path) = path else {
-        let fix = "name yours with --config; docs/punctuald.example.toml explains every key";
+        let fix = "give the path of yours with --config; docs/punctuald.example.toml explains every key";
         return vec![Finding::note("configuration", "none was given", fix)];
     };
     match load(path) {
@@ -95,7 +95,7 @@ mod tests {
     use crate::doctor::State;
 
     #[test]
-    fn a_configuration_is_read_or_asked_for() {
+    fn a_configuration_is_read_or_requested() {
         assert_eq!(check(Some(Path::new("/does/not/exist.toml")), false, None)[0].state, State::Problem);
         assert_eq!(check(None, false, None)[0].state, State::Note);
     }

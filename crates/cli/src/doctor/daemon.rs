@@ -122,8 +122,8 @@ fn warnings(lines: &[String]) -> Vec<Finding> {
 /// System calls that threads of the daemon made, and should not have.
 fn refused_calls(refused: u64) -> Option<Finding> {
     let found = format!("{refused} system calls of the daemon's threads were refused");
-    let fix = "see the daemon's log for which, and report them with the version of the C library; forbidden_calls = \
-               \"allow\" in [daemon] lets them pass";
+    let fix = "the daemon's log names them: report them with the version of the C library; to allow them until then, \
+               set forbidden_calls = \"allow\" in [daemon]";
     (refused > 0).then(|| Finding::problem("system calls", found, fix))
 }
 
@@ -131,7 +131,7 @@ fn refused_calls(refused: u64) -> Option<Finding> {
 fn descriptors(api: &ApiStatus) -> Option<Finding> {
     let ApiStatus { descriptors_max: limit, descriptors_needed: needed, .. } = *api;
     let found = format!(
-        "users may take {needed} together, the daemon may have {limit}: some would be refused because of others"
+        "the quotas of all users together are {needed}, and the daemon may have {limit}: a user can be refused because of others"
     );
     let fix = format!(
         "set LimitNOFILE={needed} in its unit file (elsewhere: ulimit -Hn {needed}), or lower users_max or \
@@ -181,7 +181,8 @@ fn neighbour(link: &LinkStatus) -> Option<Finding> {
 
 /// A finding if the kernel's traffic on a link's device is not bounded.
 fn unbounded(link: &LinkStatus) -> Option<Finding> {
-    let found = format!("{}: nothing bounds it: channels across the link are degraded", link.name);
+    let found =
+        format!("{}: nothing limits its kernel traffic: channels across the link are degraded", link.name);
     let fix = "punctual doctor --config FILE shows which keys do that";
     (link.kernel_traffic == KernelTraffic::Unbounded).then(|| Finding::problem("kernel traffic", found, fix))
 }
@@ -203,7 +204,7 @@ fn authentication(link: &LinkStatus) -> Option<Finding> {
     let found =
         format!("link {name}: packets from {neighbour_name} fail authentication ({unauthenticated} so far)");
     Some(if *alive {
-        let fix = "the neighbour itself authenticates: find who else sends to the signalling port";
+        let fix = "the neighbour's own packets authenticate: find the other sender to the signalling port";
         Finding::note("authentication", found, fix)
     } else {
         Finding::problem("authentication", found, AUTHENTICATION_FIX)
@@ -219,7 +220,7 @@ mod tests {
     use crate::doctor::State;
 
     #[test]
-    fn users_who_may_take_more_descriptors_than_there_are_get_a_note_with_the_limit_that_does() {
+    fn quotas_above_the_descriptor_limit_get_a_note_with_the_limit_that_suffices() {
         let api =
             |descriptors_max| ApiStatus { descriptors_max, descriptors_needed: 596, ..ApiStatus::default() };
         assert_eq!(descriptors(&api(596)), None);

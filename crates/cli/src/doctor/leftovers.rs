@@ -27,7 +27,7 @@ fn namespaces(names: Vec<String>, repair: bool) -> Finding {
         return Finding::note(NAME, found, fix);
     }
     match remove_stale() {
-        Ok(_) => Finding::ok(NAME, format!("{found}: removed, and what ran in them ended")),
+        Ok(_) => Finding::ok(NAME, format!("{found}: removed, and their programs ended")),
         Err(error) => Finding::problem(NAME, format!("{found}: {error}"), "run it as root"),
     }
 }
@@ -37,7 +37,7 @@ fn devices(repair: bool) -> Vec<Finding> {
         Ok(found) if found.is_empty() => {
             vec![Finding::ok(NAME, "none on the devices of this network namespace")]
         }
-        Ok(found) => found.into_iter().map(if repair { put_back } else { tell }).collect(),
+        Ok(found) => found.into_iter().map(if repair { put_back } else { finding }).collect(),
         Err(error) => vec![Finding::problem(NAME, error.to_string(), "run as root")],
     }
 }
@@ -50,7 +50,7 @@ fn describe(leftover: &Leftover) -> String {
     format!("{}: {} (of {owner})", leftover.device(), leftover.what())
 }
 
-fn tell(leftover: Leftover) -> Finding {
+fn finding(leftover: Leftover) -> Finding {
     let fix = "punctual doctor --repair, or start punctuald again with the same device";
     Finding::problem(NAME, describe(&leftover), fix)
 }
@@ -69,7 +69,7 @@ mod tests {
     use crate::doctor::State;
 
     #[test]
-    fn namespaces_that_nobody_owns_are_named_with_the_fix() {
+    fn namespaces_without_an_owner_are_named_with_the_fix() {
         assert_eq!(namespaces(Vec::new(), false).state, State::Ok);
         let left = namespaces(vec!["punctual-8388608-0-a".into(), "punctual-8388608-0-b".into()], false);
         assert!(left.state == State::Note && left.fix.contains("doctor --repair"), "{left:?}");

@@ -47,7 +47,7 @@ impl Sources {
         let current =
             self.current.split_whitespace().find_map(|word| word.strip_prefix('(')?.strip_suffix(')'));
         let real_time = || self.version.contains("PREEMPT_RT").then_some("rt");
-        let told = || {
+        let printed = || {
             self.command_line.split_whitespace().filter_map(|word| word.strip_prefix("preempt=")).next_back()
         };
         let built = || {
@@ -60,7 +60,7 @@ impl Sources {
             ];
             models.iter().find(|(line, _)| self.built.lines().any(|l| l == *line)).map(|(_, model)| *model)
         };
-        current.or_else(real_time).or_else(told).or_else(built)
+        current.or_else(real_time).or_else(printed).or_else(built)
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_source_that_knows_best_decides() {
+    fn the_most_reliable_source_decides() {
         let sources = |current: &str, version: &str, command_line: &str, built: &str| Sources {
             current: current.into(),
             version: version.into(),

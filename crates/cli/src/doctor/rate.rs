@@ -60,7 +60,7 @@ fn judge(link: &LinkConfig, nominal: Option<BitRate>, known: Option<&DaemonLink>
     };
     if let Some(nominal) = nominal.filter(|nominal| !link.rate_auto && link.rate > *nominal) {
         let found = format!("{configured}, more than its device can ever carry ({})", mbit(nominal));
-        return Finding::problem(CHECK, found, format!("lower rate of link \"{name}\" to what is measured"));
+        return Finding::problem(CHECK, found, format!("lower rate of link \"{name}\" to the measured rate"));
     }
     let status = known.map(|known| &known.rate).filter(|status| status.auto == link.rate_auto);
     if let Some((status, measured)) = status.and_then(|status| Some((status, status.measured?))) {
@@ -75,10 +75,10 @@ fn judge(link: &LinkConfig, nominal: Option<BitRate>, known: Option<&DaemonLink>
     // Only with the neighbour's help.
     if known.is_some_and(|known| !known.alive) {
         let then = match link.rate_auto {
-            true => "it is measured by itself then".into(),
-            false => format!("punctual profile --link {name} measures it then"),
+            true => "the daemon then measures the rate".into(),
+            false => format!("then measure the rate: punctual profile --link {name}"),
         };
-        let fix = format!("bring the neighbour up, which is down: {then}");
+        let fix = format!("start punctuald on the neighbour, which is down; {then}");
         return Finding::note(CHECK, format!("{configured}, never measured{nominal}"), fix);
     }
     let start = if serving { "" } else { "start punctuald on both hosts, then " };
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_finds_its_rate_out_and_has_not_says_why() {
+    fn a_link_that_could_not_measure_its_rate_shows_the_reason() {
         let auto = LinkConfig { rate_auto: true, ..link() };
         let refused = Some(punctual::RateRefusal::NoNeighbour);
         let status = RateStatus { auto: true, refused, ..RateStatus::default() };
@@ -143,7 +143,10 @@ mod tests {
             let down =
                 DaemonLink { rate: RateStatus { auto: link.rate_auto, ..status }, ..DaemonLink::default() };
             let finding = judge(&link, None, Some(&down), true);
-            assert!(finding.fix.starts_with("bring the neighbour up, which is down"), "{finding:?}");
+            assert!(
+                finding.fix.starts_with("start punctuald on the neighbour, which is down"),
+                "{finding:?}"
+            );
         }
     }
 

@@ -39,7 +39,11 @@ pub fn check<'a>(
 }
 
 fn unbounded(name: &str, fix: String) -> Finding {
-    Finding::problem(CHECK, format!("{name}: nothing bounds it: channels across the link are degraded"), fix)
+    Finding::problem(
+        CHECK,
+        format!("{name}: nothing limits its kernel traffic: channels across the link are degraded"),
+        fix,
+    )
 }
 
 fn judge(
@@ -53,7 +57,7 @@ fn judge(
     // Exceeding the permitted traffic is a finding of its own.
     let is_kept = known.is_none_or(|known| !known.has_foreign_traffic());
     let sent = known.and_then(|known| known.foreign_bps);
-    let sent = sent.map(|bps| format!("; others send {}", rate_text(bps))).unwrap_or_default();
+    let sent = sent.map(|bps| format!("; other programs send {}", rate_text(bps))).unwrap_or_default();
     match other_traffic {
         OtherTraffic::Nothing | OtherTraffic::Unknown => None,
         OtherTraffic::Behind(rate) => ok(&format!("shaped at {}, behind ours", rate_text(rate.rate_bps))),
@@ -62,7 +66,7 @@ fn judge(
         OtherTraffic::Stated => ok(&format!("as interference_burst and interference_share state{sent}")),
         OtherTraffic::Exclusive if known.is_some() => ok(&format!("none, as configured{sent}")),
         OtherTraffic::Exclusive if serving => {
-            ok("none, as configured; punctual status shows what others send")
+            ok("none, as configured; punctual status shows what other programs send")
         }
         OtherTraffic::Exclusive => Some(alone(name, driver)),
     }
@@ -70,18 +74,24 @@ fn judge(
 
 /// Checks, while no daemon runs, that no program sends over a device that is configured for Punctual alone.
 fn alone(name: &str, driver: &dyn LinkDriver) -> Finding {
-    let heard = driver.way_out().and_then(|device| foreign_bps(device.index).map(|bps| (device.name, bps)));
-    match heard {
+    let foreign_rate =
+        driver.way_out().and_then(|device| foreign_bps(device.index).map(|bps| (device.name, bps)));
+    match foreign_rate {
         Ok((device, Some(bps))) => Finding::judge(
             CHECK,
-            format!("{name}: others send {} by {device}, which is to be Punctual's alone", rate_text(bps)),
+            format!(
+                "{name}: other programs send {} over {device}, which is configured as exclusive",
+                rate_text(bps)
+            ),
             bps <= QUIET_BPS,
             Finding::problem,
             "keep that traffic off the device, or set kernel_traffic = \"shaped\"",
         ),
-        Ok((device, None)) => {
-            Finding::note(CHECK, format!("{name}: {device} was made anew meanwhile"), "run doctor again")
-        }
+        Ok((device, None)) => Finding::note(
+            CHECK,
+            format!("{name}: {device} was created again during the check"),
+            "run doctor again",
+        ),
         Err(error) => {
             Finding::problem(CHECK, format!("{name}: {error}"), "correct the link's device or addresses")
         }
@@ -102,7 +112,7 @@ mod tests {
     use crate::doctor::State;
 
     #[test]
-    fn a_link_that_nobody_bounds_is_a_problem_with_its_fix() {
+    fn a_link_with_unbounded_kernel_traffic_is_a_problem_with_its_fix() {
         let finding = unbounded("l", "kernel_rate = \"10%\"".into());
         assert_eq!((finding.state, finding.fix.as_str()), (State::Problem, "kernel_rate = \"10%\""));
         assert!(judge("l", &MemorySettings, OtherTraffic::Nothing, false, None).is_none());
@@ -133,7 +143,10 @@ mod tests {
                 "{other_traffic:?}"
             );
             let finding = judge("l", &MemorySettings, other_traffic, true, Some(&quiet)).expect("a finding");
-            assert!(finding.state == State::Ok && finding.found.contains("others send"), "{finding:?}");
+            assert!(
+                finding.state == State::Ok && finding.found.contains("other programs send"),
+                "{finding:?}"
+            );
         }
     }
 }

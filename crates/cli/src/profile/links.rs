@@ -43,7 +43,7 @@ pub struct MeasuredLink {
 pub(super) fn measure(
     request: &Request,
     extent: Extent,
-    say: &dyn Fn(&str),
+    print: &dyn Fn(&str),
 ) -> anyhow::Result<Vec<MeasuredLink>> {
     let Some(path) = &request.config else {
         anyhow::ensure!(
@@ -66,7 +66,7 @@ pub(super) fn measure(
     if !config.drivers.iter().any(|link| link.driver().has_wire()) {
         return Ok(unmeasured(&config, "it connects engines inside one process"));
     }
-    say("the neighbours of the configured links");
+    print("the neighbours of the configured links");
     let alive = alive(&config).with_context(|| {
         format!("{} cannot be measured while punctuald runs: stop it first", path.display())
     })?;
@@ -75,7 +75,7 @@ pub(super) fn measure(
         if !alive[index] || request.link.as_ref().is_some_and(|wanted| *wanted != one.name) {
             continue;
         }
-        say(&format!("link {}", one.name));
+        print(&format!("link {}", one.name));
         let mut links = config.open_links()?;
         let overhead = config.node.links[index].overhead_bytes;
         let (rate, backlog) = drain(links[index].as_mut(), overhead, extent.drain)?;

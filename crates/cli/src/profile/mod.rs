@@ -123,29 +123,29 @@ pub fn run(request: &Request) -> anyhow::Result<Report> {
         realtime::available(),
         "SCHED_FIFO was refused: profiles are measured in the processor's class: run as root or grant CAP_SYS_NICE"
     );
-    let say = |what: &str| {
+    let print = |what: &str| {
         if request.progress {
             eprintln!("profile: {what}");
         }
     };
     let extent = Extent::new(request.quick);
-    let links = links::measure(request, extent, &say)?;
+    let links = links::measure(request, extent, &print)?;
     let driver = driver(request, &links);
     let witness = Witness::start().context("cannot watch for platform holes")?;
-    say("basics");
+    print("basics");
     let basics = basics::measure(extent)?;
-    say("rings between program and daemon");
+    print("rings between program and daemon");
     let api = api::measure(extent)?;
-    say("wake-ups, idle");
+    print("wake-ups, idle");
     let mut wakes = vec![wake::measure(extent, false)?];
-    say("paths, idle");
+    print("paths, idle");
     let mut paths = paths::measure(extent, driver, false)?;
     {
         let cpus = cpus::usable()?.len();
         let _hogs = Hogs::start(cpus * HOGS_PER_CPU).context("cannot load the CPU")?;
-        say("wake-ups, loaded");
+        print("wake-ups, loaded");
         wakes.push(wake::measure(extent, true)?);
-        say("paths, loaded");
+        print("paths, loaded");
         paths.extend(paths::measure(extent, driver, true)?);
     }
     let testimony = witness.stop();

@@ -45,7 +45,7 @@ fn of_driver(extent: Extent, driver: Driver, loaded: bool) -> anyhow::Result<Mea
 
 /// The wires of a chain of links of this driver.
 fn wires(driver: Driver) -> anyhow::Result<Wires> {
-    let over = |error: MeasureError| match driver.stand_in() {
+    let over = |error: MeasureError| match driver.substitute() {
         None => anyhow::Error::from(error),
         Some(other) => anyhow::Error::from(error)
             .context(format!("over {driver}; --driver {other} measures {}, which cost more", other.medium())),

@@ -13,7 +13,7 @@ use crate::host::{Host, Traffic, degraded, not_opened};
 use crate::output::{Outcome, Output, table};
 use crate::values;
 
-/// Ask whether a channel would be admitted, and with which promise, without opening it. The receiver must be listening.
+/// Show whether a channel would be admitted, and with which bounds, without opening it. The receiver must be listening.
 #[derive(Args)]
 #[command(
     after_help = "Example: punctual admit cam@hostb --rate 25/s --size 110KB --deadline 80ms --explain\n\

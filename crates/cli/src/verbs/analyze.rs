@@ -23,7 +23,7 @@ const EXAMPLE: &str = "Example:
   $ punctual analyze set.toml --json
 
 Responses and deadlines count from the release. Blocked work waits until all of the work that blocks it is done.
-Exit code 0: analysed; \"schedulable\" is the verdict. 1: the file cannot be read or is invalid.";
+Exit code 0: analysed; \"schedulable\" is the result. 1: the file cannot be read or is invalid.";
 
 /// Compute worst-case response times of tasks on one resource.
 #[derive(Args)]

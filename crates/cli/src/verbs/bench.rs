@@ -13,7 +13,7 @@ use punctual_host::config::quantity::Quantity;
 use crate::driver_name;
 use crate::output::{Outcome, Output, Usage, table};
 
-/// Repeat an experiment of the papers on this machine, beside plain kernel sockets. `list` shows the experiments.
+/// Repeat an experiment of the papers on this machine, and compare Punctual with plain kernel sockets. `list` shows the experiments.
 #[derive(Args)]
 #[command(after_help = "Examples: sudo punctual bench clips-isolation --quick\n          \
                   sudo punctual bench rio-latency --driver udp --json\n          \
@@ -33,7 +33,7 @@ pub struct Bench {
     /// Directory for the plot, the JSON and the daemons' logs.
     #[arg(long, default_value = "target/bench", value_name = "DIR")]
     directory: PathBuf,
-    /// What carries Punctual's links; default: xdp where this host has it, udp with --peer.
+    /// Driver of Punctual's links; default: xdp if this host supports it, udp with --peer.
     #[arg(long, value_parser = driver_name::parser(driver_name::joining_hosts))]
     driver: Option<Driver>,
     /// Run over two machines: HOST or HOST:PORT, where `punctual bench --serve` runs.

@@ -41,12 +41,12 @@ impl Channels {
 
 /// The answer of the daemon, with `late` in addition to `misses`: the text shows that name.
 fn as_json(channels: &[ChannelStatus]) -> serde_json::Result<Value> {
-    let told = |channel: &ChannelStatus| {
-        let mut told = with_causes(serde_json::to_value(channel)?);
-        told["counters"]["late"] = channel.counters.misses.into();
-        Ok(told)
+    let printed = |channel: &ChannelStatus| {
+        let mut printed = with_causes(serde_json::to_value(channel)?);
+        printed["counters"]["late"] = channel.counters.misses.into();
+        Ok(printed)
     };
-    channels.iter().map(told).collect()
+    channels.iter().map(printed).collect()
 }
 
 fn text(channels: &[ChannelStatus], late: &[LateStage]) -> String {
@@ -120,8 +120,8 @@ fn degraded_by(channel: &ChannelStatus) -> Vec<String> {
 /// The state, with a word if the channel is soft or degraded.
 fn state(channel: &ChannelStatus) -> String {
     if !channel.broken.is_empty() || !channel.degraded_by.is_empty() {
-        let told = [broken(channel), degraded_by(channel)].concat().join(" | ");
-        return format!("{}, DEGRADED {told}", channel.state);
+        let printed = [broken(channel), degraded_by(channel)].concat().join(" | ");
+        return format!("{}, DEGRADED {printed}", channel.state);
     }
     match (channel.contract.statistical, channel.contract.late) {
         (Some(Statistical { miss_ratio, .. }), _) => {
@@ -174,9 +174,12 @@ mod tests {
     fn all_broken_stages_are_named_the_latest_first() {
         let slow = Cause::SlowLink { drains: BitRate(20_000_000), configured: BitRate(95_000_000) };
         let mut channel = channel(vec![stage("a", 3, Cause::LongerTravel), stage("r", 40, slow)]);
-        let told = state(&channel);
-        let (latest, other) = (told.find("link r-b drains at"), told.find("| link a-b takes longer"));
-        assert!(told.starts_with("open, DEGRADED link r-b ") && latest.is_some() && latest < other, "{told}");
+        let printed = state(&channel);
+        let (latest, other) = (printed.find("link r-b drains at"), printed.find("| link a-b takes longer"));
+        assert!(
+            printed.starts_with("open, DEGRADED link r-b ") && latest.is_some() && latest < other,
+            "{printed}"
+        );
         channel.degraded_by = vec!["a".into()];
         channel.degraded_why = vec!["a: no real-time class".into()];
         assert!(state(&channel).ends_with(" | by a (a: no real-time class)"), "{}", state(&channel));
@@ -184,16 +187,16 @@ mod tests {
 
     #[test]
     fn json_has_one_place_for_why_nothing_is_guaranteed_and_late_beside_misses() {
-        let told = as_json(&[channel(vec![stage("a", 3, Cause::LongerTravel)])]).expect("JSON");
-        let told = &told[0];
-        assert_eq!((&told["counters"]["late"], &told["counters"]["misses"]), (&5.into(), &5.into()));
+        let printed = as_json(&[channel(vec![stage("a", 3, Cause::LongerTravel)])]).expect("JSON");
+        let printed = &printed[0];
+        assert_eq!((&printed["counters"]["late"], &printed["counters"]["misses"]), (&5.into(), &5.into()));
         assert_eq!(
-            (&told["guarantee"], &told["degraded"][0]["place"]),
+            (&printed["guarantee"], &printed["degraded"][0]["place"]),
             (&"degraded".into(), &"link a-b".into())
         );
-        assert_eq!(told["degraded"][0]["cause_kind"], "longer-travel");
+        assert_eq!(printed["degraded"][0]["cause_kind"], "longer-travel");
         assert_eq!(
-            (&told["broken"][0]["cause"], &told["broken"][0]["cause_kind"]),
+            (&printed["broken"][0]["cause"], &printed["broken"][0]["cause_kind"]),
             (&"longer-travel".into(), &"longer-travel".into())
         );
     }

@@ -7,7 +7,7 @@ use punctual_experiments::demo::{self, DemoOptions};
 
 use crate::output::{Outcome, Output};
 
-/// Show the whole system at work: a film, a control loop and a flood over three hosts in network namespaces.
+/// Run the main example: a film, a control loop and a flood over three hosts in network namespaces.
 ///
 /// The same traffic also runs through kernel sockets, plain and with priorities set by hand. Guarantees need root; without
 /// it the demo runs degraded and reports that. It takes about 40 s.

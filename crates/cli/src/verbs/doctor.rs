@@ -23,7 +23,7 @@ pub struct Doctor {
     /// The daemon's configuration [default: /etc/punctual.toml if it exists].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Undo what a killed daemon left changed on network devices (qdisc, NAPI threads, interrupt deferral). Remove the
+    /// Restore the settings of network devices that a killed daemon changed (qdisc, NAPI threads, interrupt deferral). Remove the
     /// network namespaces of killed demos and experiments, and end what still runs in them.
     #[arg(long)]
     repair: bool,
@@ -67,7 +67,9 @@ impl Doctor {
                 let findings = daemon::check(endsystem.host(), &status, configured);
                 (findings, Some(DaemonView::new(endsystem.host(), &status)))
             }
-            Err(error) => (vec![Finding::problem("daemon", error.to_string(), "look at its log")], None),
+            Err(error) => {
+                (vec![Finding::problem("daemon", error.to_string(), "read the daemon's log")], None)
+            }
         }
     }
 }

@@ -39,13 +39,13 @@ pub struct Profile {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Measure only the rate that this link drains. The running daemon does it with the neighbour's help, while no channel
-    /// uses the link. With --config it is measured without a daemon, by what the driver completes.
+    /// uses the link. With --config no daemon is needed: the rate is that of the driver's completions.
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
-    /// What the costs are measured on [default: the driver in the configuration, or udp].
+    /// Driver to measure the costs with [default: the driver in the configuration, or udp].
     #[arg(long, value_parser = driver_name::parser(driver_name::any))]
     driver: Option<Driver>,
-    /// Where the plot goes.
+    /// File to write the plot to.
     #[arg(long, default_value = "target/profile.svg", value_name = "FILE")]
     plot: PathBuf,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::host::{Host, degraded, ended, lateness};
-use crate::output::{Outcome, Output, begin_stream, tell};
+use crate::output::{Outcome, Output, begin_stream, print_note};
 use crate::stages::{self, StageSeen, Stages};
 use crate::units::with_units;
 use crate::values;
@@ -202,7 +202,10 @@ impl Recv {
                 summary(&received, output)?;
             } else {
                 let why = ended(received.ended);
-                tell(&format!("the sender on {} failed before its first message: {why}", received.from));
+                print_note(&format!(
+                    "the sender on {} failed before its first message: {why}",
+                    received.from
+                ));
             }
             if is_over {
                 return taken.map(|()| Outcome::Done);
@@ -218,7 +221,7 @@ impl Recv {
             _ => stall.map_or(Consent::Accept, Consent::AcceptWithStall),
         })?;
         if !output.json {
-            tell(&format!("listening: senders open {}@{}", self.name, endsystem.host()));
+            print_note(&format!("listening: senders open {}@{}", self.name, endsystem.host()));
         }
         let receiver = listener.accept()?;
         // Gives the name back without waiting: messages that have arrived are read even if the daemon stops
@@ -227,7 +230,7 @@ impl Recv {
         if self.co_schedule {
             let priority = receiver.co_schedule()?;
             if output.is_live() {
-                tell(&format!("receiving at SCHED_FIFO priority {priority}"));
+                print_note(&format!("receiving at SCHED_FIFO priority {priority}"));
             }
         }
         Ok(receiver)
@@ -284,7 +287,7 @@ impl Recv {
             };
             match serde_json::to_string(&line) {
                 Ok(json) if output.json => eprintln!("{json}"),
-                _ => tell(&format!("message {}: {} B, {}", line.number, line.bytes, line.text())),
+                _ => print_note(&format!("message {}: {} B, {}", line.number, line.bytes, line.text())),
             }
         }
     }
@@ -292,12 +295,12 @@ impl Recv {
 
 fn summary(received: &Received, output: Output) -> anyhow::Result<()> {
     if output.json {
-        tell(&with_units(serde_json::to_value(received)?).to_string());
+        print_note(&with_units(serde_json::to_value(received)?).to_string());
         return Ok(());
     }
     let least = received.slack_ns_min.map_or_else(|| "none was measured".into(), slack_text);
     let error = received.clock_error_ns_max.map_or_else(String::new, |error| format!(" (+-{error})"));
-    tell(&format!(
+    print_note(&format!(
         "{}, {} B from {}: {}, {}, {} demoted; at the tightest {least}{error}{}{}",
         counted(received.messages, "message"),
         received.bytes,

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::host::{Host, Traffic, degraded, ended, lateness, not_opened};
-use crate::output::{Outcome, Output, tell};
+use crate::output::{Outcome, Output, print_note};
 use crate::split::{Messages, Split};
 use crate::stages::{self, StageSeen, Stages};
 use crate::values;
@@ -186,7 +186,7 @@ impl Send {
         }
         outcome?;
         if !output.json {
-            tell(&summary(&self.peer, &sent));
+            print_note(&summary(&self.peer, &sent));
         }
         Ok(Outcome::Done)
     }
@@ -367,17 +367,20 @@ mod tests {
     }
 
     #[test]
-    fn that_late_messages_are_no_failure_is_said_plainly() {
+    fn the_report_shows_plainly_that_late_messages_are_no_failure() {
         let peer: Address = "cam@b".parse().expect("an address");
         let mut late = sent(10_000, vec![broken()]);
         judge(&mut late, 10_000, 9_865).expect("all arrived");
-        let told = summary(&peer, &late);
-        assert!(told.contains("10000 arrived, 9865 late"), "{told}");
-        assert!(told.contains("9865 of 10000 arrived AFTER THEIR DEADLINE: exit code 0 means"), "{told}");
-        assert!(told.contains("DEGRADED on the way"), "{told}");
+        let printed = summary(&peer, &late);
+        assert!(printed.contains("10000 arrived, 9865 late"), "{printed}");
+        assert!(
+            printed.contains("9865 of 10000 arrived AFTER THEIR DEADLINE: exit code 0 means"),
+            "{printed}"
+        );
+        assert!(printed.contains("DEGRADED on the way"), "{printed}");
         let mut fine = sent(10, Vec::new());
         judge(&mut fine, 10, 0).expect("all arrived");
-        let told = summary(&peer, &fine);
-        assert!(!told.contains("AFTER") && !told.contains("DEGRADED"), "{told}");
+        let printed = summary(&peer, &fine);
+        assert!(!printed.contains("AFTER") && !printed.contains("DEGRADED"), "{printed}");
     }
 }

@@ -175,7 +175,7 @@ fn broken(node: &NodeStatus) -> String {
 
 /// A line for each count that is wrong.
 fn lost(status: &HostStatus) -> String {
-    let wrong = status.books.iter().flat_map(|books| &books.wrong);
+    let wrong = status.audit.iter().flat_map(|audit| &audit.wrong);
     let line = |wrong: &WrongCount| {
         let link = wrong.link.and_then(|link| status.node.links.get(usize::from(link.0)));
         let link = link.map_or(String::new(), |link| format!(" of link {}", link.name));
@@ -385,8 +385,8 @@ fn channels_total(node: &NodeStatus) -> String {
 
 /// The counts of an object that are not zero; "none" where all are.
 fn nonzero(counts: &serde_json::Value) -> String {
-    let told = counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() != Some(0));
-    let told: Vec<String> =
-        told.map(|(reason, count)| format!("{} {count}", reason.replace('_', " "))).collect();
-    if told.is_empty() { "none".into() } else { told.join(", ") }
+    let printed = counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() != Some(0));
+    let printed: Vec<String> =
+        printed.map(|(reason, count)| format!("{} {count}", reason.replace('_', " "))).collect();
+    if printed.is_empty() { "none".into() } else { printed.join(", ") }
 }

@@ -137,7 +137,7 @@ impl Network {
     }
 
     /// Hosts whose packets do not authenticate to each other.
-    pub fn of_strangers() -> Self {
+    pub fn of_unknown_senders() -> Self {
         Self::made("", "", |text| text.replace(KEY_BEGINS, "ff0102"))
     }
 
@@ -244,7 +244,7 @@ impl Running {
     }
 
     /// Waits until standard error contains this text so many times.
-    pub fn await_said(&mut self, text: &str, times: usize) {
+    pub fn await_line(&mut self, text: &str, times: usize) {
         while String::from_utf8_lossy(&self.stderr.bytes).matches(text).count() < times {
             assert!(self.stderr.more(&self.what), "punctual {} ended before it said that", self.what);
         }

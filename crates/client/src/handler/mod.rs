@@ -161,7 +161,7 @@ impl Stage {
             }
         }
         if self.panicked.load(Ordering::Acquire) {
-            shared.tell(Request::Close { channel: id });
+            shared.send_unanswered(Request::Close { channel: id });
         }
         drop(handler);
         // The engine parks the handler when the channel is gone there; until then the ring is not closed.

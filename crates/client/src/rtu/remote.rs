@@ -31,13 +31,13 @@ pub(super) struct Remote {
 struct Reports {
     ring: Mutex<OutboxWriter>,
     /// The daemon knows that there is work, and has not called since. So reports never fill their ring.
-    said: AtomicBool,
+    is_ready_sent: AtomicBool,
     /// The handler is dropped: no call begins any more.
     over: AtomicBool,
 }
 
 impl Reports {
-    fn say(&self, report: UpcallReport) -> Result<(), PushError> {
+    fn push_report(&self, report: UpcallReport) -> Result<(), PushError> {
         let bytes = report.to_bytes();
         lock(&self.ring).push(&[IoSlice::new(&bytes)]).map(drop)
     }
@@ -78,11 +78,11 @@ impl Remote {
 
     pub(super) fn make_ready(&self) -> Result<(), Error> {
         // The body checks for work after the flag is cleared: it finds what was put there before this.
-        if self.reports.said.swap(true, Ordering::AcqRel) {
+        if self.reports.is_ready_sent.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let said = self.reports.say(UpcallReport::Ready);
-        said.map_err(|_| self.connection.shared.over().unwrap_or(Error::Disconnected))
+        let is_ready_sent = self.reports.push_report(UpcallReport::Ready);
+        is_ready_sent.map_err(|_| self.connection.shared.over().unwrap_or(Error::Disconnected))
     }
 
     pub(super) const fn grant(&self) -> RtuGrant {
@@ -107,7 +107,7 @@ impl Drop for Remote {
         self.reports.over.store(true, Ordering::SeqCst);
         let channel = self.registered.channel;
         self.connection.shared.forget(channel);
-        self.connection.shared.tell(Request::Close { channel });
+        self.connection.shared.send_unanswered(Request::Close { channel });
     }
 }
 
@@ -124,15 +124,15 @@ fn serve(
     };
     let Rings { mut calls, reports } = rings;
     if answer.send(Ok((registered, Arc::clone(&reports)))).is_err() {
-        return shared.tell(Request::Close { channel: registered.channel });
+        return shared.send_unanswered(Request::Close { channel: registered.channel });
     }
     // An error, or a ring that has ended: no call follows.
     while calls.wait(None).is_ok_and(|waits| waits) && !reports.over.load(Ordering::SeqCst) {
         let call = calls.take(|bytes, _| UpcallRequest::read(bytes)).flatten();
         let Some(UpcallRequest { number, units }) = call else { continue };
-        reports.said.store(false, Ordering::Release);
+        reports.is_ready_sent.store(false, Ordering::Release);
         let Progress { units, more } = body(units);
-        if reports.say(UpcallReport::Done { number, units, more }).is_err() {
+        if reports.push_report(UpcallReport::Done { number, units, more }).is_err() {
             return;
         }
     }
@@ -149,7 +149,7 @@ fn register(shared: &SharedConnection, terms: &RtuTerms) -> Result<(Registered, 
     match attach(shared, channel, ring, descriptors) {
         Ok(rings) => Ok((registered, rings)),
         Err(error) => {
-            shared.tell(Request::Close { channel });
+            shared.send_unanswered(Request::Close { channel });
             Err(error.into())
         }
     }
@@ -169,7 +169,10 @@ fn attach(
     // Where the daemon goes, the thread wakes.
     shared.events_of(channel).set_closer(calls.closer().map_err(Error::Socket)?);
     shared.attached(channel, || calls.is_closed())?;
-    let reports =
-        Reports { ring: Mutex::new(reports), said: AtomicBool::new(false), over: AtomicBool::new(false) };
+    let reports = Reports {
+        ring: Mutex::new(reports),
+        is_ready_sent: AtomicBool::new(false),
+        over: AtomicBool::new(false),
+    };
     Ok(Rings { calls, reports: Arc::new(reports) })
 }

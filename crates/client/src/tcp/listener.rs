@@ -1,22 +1,34 @@
 //! A listener for TCP connections of this host's own.
 
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use punctual_host::TcpListening;
+use punctual_ipc::api::Request;
+use punctual_proto::ids::ChannelId;
 
+use super::side::connected;
 use super::{TcpError, TcpStream};
-use crate::connection::Connection;
+use crate::connection::{Connection, Reply, lock};
+use crate::error::Error;
 
 /// Accepts TCP connections. Dropping it ends it; the connections that were accepted stay.
 pub struct TcpListener {
-    /// Dropped first: the engine goes with the last handle of the connection.
-    listening: TcpListening,
+    /// Dropped first: an embedded engine goes with the last handle of the connection.
+    listening: Listening,
     connection: Arc<Connection>,
 }
 
+/// The engine's side.
+pub(super) enum Listening {
+    #[cfg(feature = "embedded")]
+    Embedded(punctual_host::TcpListening),
+    /// At a daemon: the listener, and the call that waits for its next connection.
+    Remote(ChannelId, Mutex<Option<Receiver<Reply>>>),
+}
+
 impl TcpListener {
-    pub(super) fn new(connection: &Arc<Connection>, listening: TcpListening) -> Self {
+    pub(super) fn new(connection: &Arc<Connection>, listening: Listening) -> Self {
         Self { listening, connection: Arc::clone(connection) }
     }
 
@@ -37,7 +49,53 @@ impl TcpListener {
     }
 
     fn next(&self, until: Option<Instant>) -> Result<Option<TcpStream>, TcpError> {
-        let ends = self.listening.accept(until)?;
-        Ok(ends.map(|ends| TcpStream::new(&self.connection, ends)))
+        let opened = match &self.listening {
+            #[cfg(feature = "embedded")]
+            Listening::Embedded(listening) => super::embedded::accept(listening, until)?,
+            Listening::Remote(channel, call) => match self.next_reply(*channel, &mut lock(call), until)? {
+                Some(reply) => Some(connected(&self.connection, reply)?),
+                None => None,
+            },
+        };
+        Ok(opened.map(|opened| TcpStream::new(&self.connection, opened)))
+    }
+
+    /// The answer to the call that waits for a connection. It goes on waiting when the time is over.
+    fn next_reply(
+        &self,
+        channel: ChannelId,
+        call: &mut Option<Receiver<Reply>>,
+        until: Option<Instant>,
+    ) -> Result<Option<Reply>, TcpError> {
+        let shared = &self.connection.shared;
+        let waiting = match call.take() {
+            Some(waiting) => waiting,
+            None => shared.start_call(Request::AcceptTcp { channel })?.1,
+        };
+        let result = match until {
+            Some(until) => waiting.recv_timeout(until.saturating_duration_since(Instant::now())),
+            None => waiting.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match result {
+            Ok(reply) => Ok(Some(reply)),
+            Err(RecvTimeoutError::Timeout) => {
+                *call = Some(waiting);
+                Ok(None)
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(shared.over().unwrap_or(Error::Disconnected).into()),
+        }
+    }
+}
+
+impl Drop for TcpListener {
+    fn drop(&mut self) {
+        match &self.listening {
+            #[cfg(feature = "embedded")]
+            Listening::Embedded(_) => {}
+            Listening::Remote(channel, _) => {
+                self.connection.shared.forget(*channel);
+                self.connection.shared.send_unanswered(Request::Close { channel: *channel });
+            }
+        }
     }
 }

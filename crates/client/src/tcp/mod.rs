@@ -5,37 +5,78 @@
 //! other classes, so many in each interval, and what exceeds that runs as best effort. *Best effort* uses the rest. The
 //! promise is this host's: it holds from the wire to the program's ring and back, not in the network.
 //!
-//! Connections need an engine in this process ([`Endsystem::embedded`]) and an `xdp` link with `flows_max` above 0. The kernel
-//! sees none of their packets, so neither do its firewall and tcpdump.
+//! The host needs an `xdp` link with `flows_max` above 0. With an engine in this process ([`Endsystem::embedded`]) the program may
+//! do everything. Through a daemon, the operator says who may connect and listen where (`[[daemon.tcp]]`). The kernel sees none
+//! of these packets, so neither do its firewall and tcpdump.
 
+#[cfg(feature = "embedded")]
+mod embedded;
 mod listener;
+mod side;
 mod stream;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use punctual_analysis::{BitRate, Nanos};
-use punctual_engine::tcp::TcpConfig;
-use punctual_host::{EmbeddedHost, TcpNews, TcpWish};
+use punctual_ipc::api::{Answer, ApiError, Request, TcpConnectionStatus};
 use punctual_proto::api::RtuClass;
 use thiserror::Error;
 
-use crate::connection::Connection;
+use crate::connection::Waiter;
 use crate::endsystem::Endsystem;
+use crate::error::Error;
 
 pub use listener::TcpListener;
-pub use punctual_engine::tcp::{
-    Ended, TcpConfig as Settings, TcpRefusal as Refusal, TcpState as State, TcpStatus as Status,
-};
+#[cfg(feature = "embedded")]
+pub use punctual_engine::tcp::{TcpConfig as Settings, TcpRefusal as Refusal};
+#[cfg(feature = "embedded")]
 pub use punctual_host::TcpError as HostTcpError;
+pub use punctual_ipc::api::{TcpConnectionStatus as ConnectionStatus, TcpEnd as Ended, TcpState as State};
 pub use stream::TcpStream;
+
+use listener::Listening;
 
 /// Smallest segment that a rate is divided into, in bytes of data: IPv6 with timestamps, in the smallest packets that hold
 /// them.
 const SEGMENT_DATA_BYTES: u64 = 1_200;
-/// How long a connection may take to open.
-const OPEN_WAIT: Duration = Duration::from_secs(180);
+/// What is known of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// This host's address and port.
+    pub local: SocketAddr,
+    /// The peer's address and port.
+    pub peer: SocketAddr,
+    /// State of the connection.
+    pub state: State,
+    /// Why it ended, if it has.
+    pub ended: Option<Ended>,
+    /// Segments that came.
+    pub segments_in: u64,
+    /// Segments that were made.
+    pub segments_out: u64,
+    /// Segments that came and belonged to no connection, or were broken.
+    pub dropped: u64,
+    /// Bytes that were received and not given to the program.
+    pub readable_bytes: u64,
+    /// Bytes that the peer has not acknowledged.
+    pub unacknowledged_bytes: u64,
+}
+
+impl From<TcpConnectionStatus> for Status {
+    fn from(status: TcpConnectionStatus) -> Self {
+        Self {
+            local: status.local,
+            peer: status.peer,
+            state: status.state,
+            ended: status.ended,
+            segments_in: status.segments_in,
+            segments_out: status.segments_out,
+            dropped: status.dropped,
+            readable_bytes: status.readable_bytes,
+            unacknowledged_bytes: status.unacknowledged_bytes,
+        }
+    }
+}
 
 /// Quality of service of a connection at this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,21 +113,21 @@ impl Qos {
             Self::BestEffort => RtuClass::BestEffort,
         }
     }
-
-    fn wish(self, config: TcpConfig) -> TcpWish {
-        TcpWish { class: self.class(), config }
-    }
 }
 
 /// Why there is no connection or listener.
 #[derive(Debug, Error)]
 pub enum TcpError {
     /// This endsystem has its engine in another process.
-    #[error("TCP of this host's own needs an engine in this process: use Endsystem::embedded")]
+    #[error("settings of TCP connections need an engine in this process: use Endsystem::embedded")]
     NotEmbedded,
     /// This host refuses it: admission, configuration, a port, a route.
+    #[cfg(feature = "embedded")]
     #[error(transparent)]
     Host(#[from] HostTcpError),
+    /// The daemon refuses it, or is gone.
+    #[error(transparent)]
+    Daemon(Error),
     /// The peer refuses it, or does not answer.
     #[error("{peer}: {why}")]
     Peer {
@@ -96,15 +137,20 @@ pub enum TcpError {
         why: Ended,
     },
     /// The peer did not answer in time.
-    #[error("{0} did not answer within {OPEN_WAIT:?}")]
+    #[error("{0} did not answer within three minutes")]
     Late(SocketAddr),
     /// The engine has ended.
     #[error("the engine has ended")]
     Gone,
 }
 
-fn embedded(connection: &Arc<Connection>) -> Result<&EmbeddedHost, TcpError> {
-    connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)
+impl From<Error> for TcpError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Daemon(ApiError::TcpPeer { peer, why }) => Self::Peer { peer, why },
+            other => Self::Daemon(other),
+        }
+    }
 }
 
 impl Endsystem {
@@ -113,29 +159,29 @@ impl Endsystem {
     /// # Errors
     /// See [`TcpError`]: a refusal names the handler that admission refuses, and why.
     pub fn connect_tcp(&self, peer: SocketAddr, qos: Qos) -> Result<TcpStream, TcpError> {
-        self.connect_tcp_with(peer, qos, Settings::default())
+        #[cfg(feature = "embedded")]
+        if self.connection.embedded.is_some() {
+            return self.connect_tcp_with(peer, qos, Settings::default());
+        }
+        let shared = &self.connection.shared;
+        let reply = shared.ask(Request::ConnectTcp { peer, class: qos.class() }, Waiter::Caller)?;
+        Ok(TcpStream::new(&self.connection, side::connected(&self.connection, reply)?))
     }
 
     /// Does what [`Endsystem::connect_tcp`] does, with settings of the connection; its MTU is the route's.
     ///
     /// # Errors
-    /// See [`Endsystem::connect_tcp`].
+    /// See [`Endsystem::connect_tcp`]; [`TcpError::NotEmbedded`] through a daemon.
+    #[cfg(feature = "embedded")]
     pub fn connect_tcp_with(
         &self,
         peer: SocketAddr,
         qos: Qos,
         settings: Settings,
     ) -> Result<TcpStream, TcpError> {
-        let host = embedded(&self.connection)?;
-        let ends = host.connect_tcp(peer, &qos.wish(settings))?;
-        let stream = TcpStream::new(&self.connection, ends);
-        let until = Instant::now() + OPEN_WAIT;
-        match stream.next_news(until) {
-            Some(TcpNews::Open) => Ok(stream),
-            Some(TcpNews::Ended(why)) => Err(TcpError::Peer { peer, why }),
-            None if Instant::now() < until => Err(TcpError::Gone),
-            None => Err(TcpError::Late(peer)),
-        }
+        let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
+        let opened = embedded::connect(host, peer, qos, settings)?;
+        Ok(TcpStream::new(&self.connection, opened))
     }
 
     /// Accepts TCP connections at `local`, an address of this host, with this quality of service each. At most `backlog` of
@@ -144,9 +190,39 @@ impl Endsystem {
     /// # Errors
     /// See [`TcpError`].
     pub fn bind_tcp(&self, local: SocketAddr, qos: Qos, backlog: u32) -> Result<TcpListener, TcpError> {
-        let listening =
-            embedded(&self.connection)?.listen_tcp(local, backlog, qos.wish(Settings::default()))?;
-        Ok(TcpListener::new(&self.connection, listening))
+        #[cfg(feature = "embedded")]
+        if let Some(host) = &self.connection.embedded {
+            let listening = Listening::Embedded(embedded::listen(host, local, qos, backlog)?);
+            return Ok(TcpListener::new(&self.connection, listening));
+        }
+        let request = Request::ListenTcp { local, class: qos.class(), backlog };
+        match self.connection.shared.call(request)?.0 {
+            Answer::TcpListening { channel } => {
+                Ok(TcpListener::new(&self.connection, Listening::Remote(channel, Default::default())))
+            }
+            _ => Err(Error::Unexpected.into()),
+        }
+    }
+
+    /// All TCP connections of programs of this host's daemon, in the order of their handles.
+    ///
+    /// # Errors
+    /// If the daemon is gone.
+    pub fn tcp_connections(&self) -> Result<Vec<TcpConnectionStatus>, Error> {
+        let mut all: Vec<TcpConnectionStatus> = Vec::new();
+        loop {
+            let after = all.last().map(|status| status.channel);
+            match self.connection.shared.call(Request::TcpConnections { after })?.0 {
+                Answer::TcpConnections { connections, more } => {
+                    let is_over = !more || connections.is_empty();
+                    all.extend(connections);
+                    if is_over {
+                        return Ok(all);
+                    }
+                }
+                _ => return Err(Error::Unexpected),
+            }
+        }
     }
 }
 

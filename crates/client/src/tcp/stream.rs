@@ -1,76 +1,71 @@
 //! A TCP connection as a program reads and writes it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use punctual_engine::tcp::{Ended, TcpStatus};
-use punctual_host::{TcpEnds, TcpNews};
 use punctual_ipc::ring::outgoing::PushError;
 use punctual_ipc::ring::{InboxReader, OutboxWriter};
 
-use super::embedded;
+use super::side::{REASON_WITHIN, Rings, Side};
+use super::{Ended, State, Status, TcpError};
 use crate::connection::Connection;
 
 /// A TCP connection of this host's own. Dropping it closes it: bytes that were written still leave, as long as the endsystem
-/// lives. A process that ends takes its engine along, and what has not left is lost. If bytes that came were not read, the
-/// peer is reset (RFC 2525 2.17).
+/// lives. A process that ends takes its engine along, and what has not left is lost: wait before that
+/// ([`TcpStream::wait_sent`]). If bytes that came were not read, the peer is reset (RFC 2525 2.17).
 ///
 /// Reading waits until bytes come or the peer closes, writing until there is room, unless a timeout is set or the stream is
 /// non-blocking. Its descriptor ([`AsRawFd`]) is readable while bytes wait or the peer has closed, for `poll` and `epoll`; never
 /// read from it. It is level-triggered.
 pub struct TcpStream {
     connection: Arc<Connection>,
-    number: u32,
-    flow: punctual_engine::tcp::Flow,
+    side: Side,
+    /// This host's address and the peer's.
+    ends: [SocketAddr; 2],
     outbox: OutboxWriter,
     inbox: InboxReader,
-    news: Receiver<TcpNews>,
     /// Bytes of the message that was taken last, and how many of them were read.
     rest: (Vec<u8>, usize),
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
     is_nonblocking: bool,
+    /// This side closes its direction.
+    is_closing: bool,
     /// The peer has closed its direction, and everything was read.
     saw_end: bool,
-    ended: Option<Ended>,
 }
 
 impl TcpStream {
-    pub(super) fn new(connection: &Arc<Connection>, ends: TcpEnds) -> Self {
-        let TcpEnds { number, flow, outbox, inbox, news } = ends;
+    pub(super) fn new(
+        connection: &Arc<Connection>,
+        (side, Rings { outbox, inbox }, ends): (Side, Rings, [SocketAddr; 2]),
+    ) -> Self {
         Self {
             connection: Arc::clone(connection),
-            number,
-            flow,
+            side,
+            ends,
             outbox,
             inbox,
-            news,
             rest: (Vec::new(), 0),
             read_timeout: None,
             write_timeout: None,
             is_nonblocking: false,
+            is_closing: false,
             saw_end: false,
-            ended: None,
         }
-    }
-
-    /// The next news; `None` if none came by `until`, or the engine has ended.
-    pub(super) fn next_news(&self, until: Instant) -> Option<TcpNews> {
-        self.news.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
     }
 
     /// This host's address and port.
     pub const fn local_addr(&self) -> SocketAddr {
-        self.flow.local
+        self.ends[0]
     }
 
     /// The peer's address and port.
     pub const fn peer_addr(&self) -> SocketAddr {
-        self.flow.remote
+        self.ends[1]
     }
 
     /// Limits how long a read waits; `None`: without limit (default).
@@ -92,8 +87,8 @@ impl TcpStream {
     ///
     /// # Errors
     /// If the engine has ended, or this is its own thread.
-    pub fn status(&self) -> io::Result<Option<TcpStatus>> {
-        self.engine()?.tcp_status(self.number).map_err(io::Error::other)
+    pub fn status(&self) -> io::Result<Option<Status>> {
+        self.side.status(&self.connection).map_err(gone)
     }
 
     /// Closes a direction. `Write`: the peer sees the end behind the bytes that were written. `Read`: what comes from now on is
@@ -108,7 +103,33 @@ impl TcpStream {
         if how == Shutdown::Read {
             return Ok(());
         }
-        self.engine()?.close_tcp(self.number).map_err(io::Error::other)
+        self.is_closing = true;
+        self.side.shutdown(&self.connection).map_err(gone)
+    }
+
+    /// Waits until the peer has acknowledged all bytes that were written, and the end if this side has closed; `false` when
+    /// `timeout` came first.
+    ///
+    /// # Errors
+    /// If the engine has ended, or the connection before its bytes were acknowledged.
+    pub fn wait_sent(&mut self, timeout: Duration) -> io::Result<bool> {
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            let status = self.status()?;
+            if let Some(why) = self.side.ended().filter(|why| *why != Ended::Closed) {
+                return Err(error_of(why));
+            }
+            let is_sent = status.is_none_or(|status| {
+                let end_is_sent = matches!(status.state, State::FinWait2 | State::TimeWait | State::Closed);
+                let is_empty = status.unacknowledged_bytes == 0 && self.outbox.outstanding() == 0;
+                is_empty && (end_is_sent || !self.is_closing)
+            });
+            if is_sent || until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(is_sent);
+            }
+            // The peer's acknowledgement wakes nobody.
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Ends the connection at once: the peer is reset.
@@ -116,39 +137,29 @@ impl TcpStream {
     /// # Errors
     /// If the engine has ended.
     pub fn abort(&self) -> io::Result<()> {
-        self.engine()?.abort_tcp(self.number).map_err(io::Error::other)
-    }
-
-    fn engine(
-        &self,
-    ) -> io::Result<
-        &punctual_engine::EngineHandle<punctual_ipc::ring::OutboxReader, punctual_ipc::ring::InboxWriter>,
-    > {
-        Ok(embedded(&self.connection).map_err(io::Error::other)?.engine())
+        self.side.abort(&self.connection).map_err(gone)
     }
 
     /// Has the handlers called: bytes to send are there, or room for bytes that came.
     fn ready(&self) -> io::Result<()> {
-        self.engine()?.ready_tcp(self.number).map_err(io::Error::other)
-    }
-
-    /// Why the connection ended, if it has.
-    fn ended(&mut self) -> Option<Ended> {
-        for news in self.news.try_iter() {
-            if let TcpNews::Ended(why) = news {
-                self.ended = Some(why);
-            }
-        }
-        self.ended
+        self.side.ready(&self.connection).map_err(gone)
     }
 
     /// The end of the stream: without error if the peer has closed it.
     fn end(&mut self) -> io::Result<usize> {
         self.saw_end = true;
         // The end of the stream is visible a moment before the news of a reset: a reset must not look like an end.
-        let why = match self.ended() {
-            Some(why) => Some(why),
-            None => self.status()?.and_then(|status| status.ended).or_else(|| self.ended()),
+        let until = Instant::now() + REASON_WITHIN;
+        let why = loop {
+            if let Some(why) = self.side.ended() {
+                break Some(why);
+            }
+            match self.status()? {
+                Some(status) => break status.ended,
+                // It is over: the news is on its way.
+                None if Instant::now() >= until => break None,
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
         };
         match why {
             Some(why) if why != Ended::Closed => Err(error_of(why)),
@@ -158,6 +169,15 @@ impl TcpStream {
 
     fn deadline(timeout: Option<Duration>) -> Option<Instant> {
         timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+    }
+
+    /// Puts bytes into the ring. A daemon is rung; an engine in this process is notified by [`Self::ready`].
+    fn push(&mut self, bytes: &[u8]) -> Result<(), PushError> {
+        if matches!(self.side, Side::Remote(_)) {
+            self.outbox.push(&[IoSlice::new(bytes)]).map(drop)
+        } else {
+            self.outbox.push_beside(bytes, punctual_ipc::ring::now()).map(drop)
+        }
     }
 
     /// Takes the next message; `false` if none waits.
@@ -174,6 +194,10 @@ impl TcpStream {
         }
         Ok(taken.is_some())
     }
+}
+
+fn gone(error: TcpError) -> io::Error {
+    io::Error::other(error)
 }
 
 fn error_of(why: Ended) -> io::Error {
@@ -202,6 +226,8 @@ impl Read for TcpStream {
             if self.saw_end || buffer.is_empty() {
                 return Ok(0);
             }
+            // Before the look into the ring: a ring may be filled and closed between two looks.
+            let is_closed = self.inbox.is_closed();
             if self.take()? {
                 // An empty message is the end.
                 if self.rest.0.is_empty() {
@@ -209,7 +235,7 @@ impl Read for TcpStream {
                 }
                 continue;
             }
-            if self.inbox.is_closed() {
+            if is_closed {
                 return self.end();
             }
             if self.is_nonblocking || !self.inbox.wait(until)? && !self.inbox.is_closed() {
@@ -228,11 +254,11 @@ impl Write for TcpStream {
         }
         let until = Self::deadline(self.write_timeout);
         loop {
-            if let Some(why) = self.ended() {
+            if let Some(why) = self.side.ended() {
                 let closed = why == Ended::Closed;
                 return Err(if closed { io::ErrorKind::BrokenPipe.into() } else { error_of(why) });
             }
-            match self.outbox.push_beside(bytes, punctual_ipc::ring::now()) {
+            match self.push(bytes) {
                 Ok(_) => {
                     self.ready()?;
                     return Ok(bytes.len());
@@ -240,7 +266,7 @@ impl Write for TcpStream {
                 Err(PushError::Full) if self.is_nonblocking => return Err(io::ErrorKind::WouldBlock.into()),
                 Err(PushError::Full) => {
                     if !self.outbox.wait_room(until)? && self.outbox.is_full() {
-                        return Err(match self.ended() {
+                        return Err(match self.side.ended() {
                             Some(why) => error_of(why),
                             None => io::ErrorKind::WouldBlock.into(),
                         });
@@ -274,10 +300,10 @@ impl Drop for TcpStream {
         let has_rest = self.rest.1 < self.rest.0.len();
         let next = if self.saw_end { None } else { self.inbox.take(|bytes, _| bytes.len()) };
         let has_unread = has_rest || next.is_some_and(|bytes| bytes > 0);
-        let number = self.number;
-        // An error means that the engine, and the connection with it, are gone.
-        if let Ok(engine) = self.engine() {
-            let _ = if has_unread { engine.abort_tcp(number) } else { engine.release_tcp(number) };
+        if has_unread {
+            // An error means that the engine, and the connection with it, are gone.
+            let _ = self.side.abort(&self.connection);
         }
+        self.side.release(&self.connection);
     }
 }

@@ -22,14 +22,14 @@ pub struct Holdings {
 
 /// The differences between counters and what is held, and the requests that wait for an answer: empty on an
 /// idle host.
-fn lost(books: Option<&Audit>) -> String {
-    let books = books.expect("the daemon's own user sees them");
-    assert!(books.compared > 20, "{books:?}");
-    let wrong = books.wrong.iter().map(|wrong| {
+fn lost(audit: Option<&Audit>) -> String {
+    let audit = audit.expect("the daemon's own user sees them");
+    assert!(audit.compared > 20, "{audit:?}");
+    let wrong = audit.wrong.iter().map(|wrong| {
         let link = wrong.link.map_or(String::new(), |link| format!(" of link {}", link.0));
         format!("{}{link}: {} counted, {} held; ", wrong.what, wrong.counted, wrong.held)
     });
-    wrong.chain(books.waiting.iter().map(|waits| format!("{} {} wait; ", waits.count, waits.what))).collect()
+    wrong.chain(audit.waiting.iter().map(|waits| format!("{} {} wait; ", waits.count, waits.what))).collect()
 }
 
 /// Entries of a folder of /proc.
@@ -60,7 +60,7 @@ pub fn holdings(pid: Pid, host: &Endsystem) -> Holdings {
             let of = [user.clients, user.listeners, user.channels, user.buffer_bytes, user.descriptors];
             std::array::from_fn(|index| sum[index] + of[index])
         }),
-        lost: lost(status.books.as_ref()),
+        lost: lost(status.audit.as_ref()),
     }
 }
 

@@ -14,8 +14,9 @@ use super::eventually;
 /// Its error output.
 pub fn run(line: &str) -> Result<String, String> {
     let output = Command::new("sh").args(["-c", line]).output().map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(if output.status.success() { &output.stdout } else { &output.stderr });
-    if output.status.success() { Ok(said.into_owned()) } else { Err(format!("{line}: {said}")) }
+    let printed =
+        String::from_utf8_lossy(if output.status.success() { &output.stdout } else { &output.stderr });
+    if output.status.success() { Ok(printed.into_owned()) } else { Err(format!("{line}: {printed}")) }
 }
 
 /// Joins two hosts, by their places in the network.
@@ -117,8 +118,8 @@ impl Network {
     /// The state of a device that a user can see, without its neighbours.
     pub fn photograph(&self, cable: Cable, end: usize) -> String {
         let device = cable.device(end);
-        let look = format!("sh -c 'ip -details link show {device}; tc qdisc show dev {device}'");
-        self.run(cable.hosts[end], &look)
+        let show_command = format!("sh -c 'ip -details link show {device}; tc qdisc show dev {device}'");
+        self.run(cable.hosts[end], &show_command)
     }
 }
 

@@ -63,14 +63,16 @@ impl Program {
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
         let tasks = format!("/proc/{}/task", self.pid().as_raw_nonzero());
-        let stands = |task: std::io::Result<std::fs::DirEntry>| {
+        let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
             // A thread that has just ended is missing at the next check.
             let text = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
             text.is_ok_and(|text| {
                 text.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
             })
         };
-        super::eventually("all of it stands", || std::fs::read_dir(&tasks).expect("its threads").all(stands));
+        super::eventually("all of it stands", || {
+            std::fs::read_dir(&tasks).expect("its threads").all(is_stopped)
+        });
     }
 
     /// Waits for its end.

@@ -219,7 +219,7 @@ fn nothing_grows_and_what_no_fault_touches_keeps_its_promise() {
 }
 
 #[test]
-fn a_hole_excuses_what_it_lies_in_and_what_waits_for_its_backlog() {
+fn a_hole_excuses_messages_around_it_and_those_behind_its_backlog() {
     let at = |ms| punctual_proto::Instant(ms * 1_000_000);
     let of = |holes: &[(u64, u64)]| {
         let holes =

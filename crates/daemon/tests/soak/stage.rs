@@ -82,7 +82,7 @@ impl Stage {
         let program = env!("CARGO_BIN_EXE_punctuald");
         let line = self.network.inside(1, &format!("{program} {} --config {}", self.flags, config.display()));
         let failed = Command::new("sh").args(["-c", &line]).output().expect("punctuald runs");
-        let said = String::from_utf8_lossy(&failed.stderr);
-        assert!(failed.status.code() == Some(1) && said.contains("No space left"), "{said}");
+        let printed = String::from_utf8_lossy(&failed.stderr);
+        assert!(failed.status.code() == Some(1) && printed.contains("No space left"), "{printed}");
     }
 }

@@ -33,7 +33,7 @@ fn ends_by_itself(events: &Events) -> bool {
 }
 
 #[test]
-fn an_engine_whose_admission_has_panicked_stops_and_says_so() {
+fn an_engine_whose_admission_has_panicked_stops_with_that_error() {
     let engine = alone();
     let failing = Arc::downgrade(&engine.inner.shared);
     let decide = |()| panic!("what a test of this kind says");
@@ -49,8 +49,8 @@ fn an_engine_whose_admission_has_panicked_stops_and_says_so() {
 
 #[test]
 fn a_decider_that_is_dropped_has_not_failed() {
-    let (told, asked) = std::sync::mpsc::channel();
-    let failed = move || told.send(()).expect("somebody waits");
+    let (outcomes, asked) = std::sync::mpsc::channel();
+    let failed = move || outcomes.send(()).expect("somebody waits");
     let decider = Decider::<()>::start(SchedulingClass::BestEffortHost, Forbidden::Allow, |()| true, failed)
         .expect("one");
     drop(decider);

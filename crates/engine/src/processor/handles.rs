@@ -16,6 +16,7 @@ use super::port::DrivenLink;
 use super::{Mailboxes, Processor};
 use crate::memory::HostMemory;
 use crate::statistics::LinkReport;
+use crate::tcp::TcpId;
 
 impl<O: Outbox, I: Inbox> Processor<O, I> {
     pub fn node_mut(&mut self) -> &mut Node<HostMemory<O, I>> {
@@ -44,8 +45,29 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
         Ok(())
     }
 
+    /// Watches the doorbell of a TCP connection's program, which rings for each segment of its class's budget at most.
+    pub fn watch_tcp(
+        &mut self,
+        channel: ChannelId,
+        connection: TcpId,
+        doorbell: Arc<OwnedFd>,
+        payer: Option<UserId>,
+    ) -> io::Result<()> {
+        self.unwatch(channel);
+        let Some(tcp) = &mut self.programs.tcp else { return Ok(()) };
+        let Some(budget) = tcp.add_doorbell(channel, connection) else { return Ok(()) };
+        let allowance = match budget.budget() {
+            Some((units, period)) => Allowance::of_calls(units, period, payer),
+            None => Allowance::of(None, payer),
+        };
+        self.programs.doorbells.watch(channel, doorbell, allowance, &self.waiter)
+    }
+
     pub fn unwatch(&mut self, channel: ChannelId) {
         self.programs.doorbells.unwatch(channel, &self.waiter);
+        if let Some(tcp) = &mut self.programs.tcp {
+            tcp.remove_doorbell(channel);
+        }
     }
 
     pub fn link_reports(&self) -> Vec<LinkReport> {

@@ -166,6 +166,11 @@ impl DrivenLink {
         Ok(())
     }
 
+    /// Forgets where a handler's segments go; its flow stays.
+    pub fn forget_hop(&mut self, sender: RtuId) {
+        self.hops.remove(&sender);
+    }
+
     /// Forgets a flow. An error means that the driver, and the flow with it, are gone.
     pub fn clear_flow(&mut self, flow: FlowKey, sender: RtuId) {
         self.hops.remove(&sender);

@@ -29,13 +29,13 @@ pub(super) struct Spin {
     after: Spins,
     awake_until: Instant,
     /// Time of the last check of the descriptors.
-    looked_at: Instant,
+    checked_at: Instant,
 }
 
 impl Spin {
     pub fn new(span: Nanos, links: impl Iterator<Item = Spins> + Clone) -> Self {
         let after = Spins::new(|stream| links.clone().map(|spins| spins.after(stream)).max().unwrap_or(0));
-        Self { span, after, awake_until: Instant::ZERO, looked_at: Instant::ZERO }
+        Self { span, after, awake_until: Instant::ZERO, checked_at: Instant::ZERO }
     }
 
     /// The longest that it may stay awake at a time.
@@ -96,11 +96,11 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             let is_due = until.is_some_and(|until| until <= at);
             if !is_due && self.pace.spin.is_over(at) {
                 let waited = self.sleep(until, at);
-                self.pace.spin.looked_at = waited.at;
+                self.pace.spin.checked_at = waited.at;
                 return waited;
             }
-            if at.since(self.pace.spin.looked_at) >= POLL_PAUSE {
-                self.pace.spin.looked_at = at;
+            if at.since(self.pace.spin.checked_at) >= POLL_PAUSE {
+                self.pace.spin.checked_at = at;
                 if self.look(at) {
                     return Waited { idle_until: at, at: now() };
                 }

@@ -34,7 +34,7 @@ impl StandstillTimer {
 
     /// Checks the timer at `at`: returns how late the check is, and sets the next time. `watches`: there is a
     /// channel that starts here.
-    pub fn look(&mut self, at: Instant, watches: bool) -> Option<Nanos> {
+    pub fn check(&mut self, at: Instant, watches: bool) -> Option<Nanos> {
         match self.due {
             Some(due) if due > at => return None,
             None if !watches => return None,
@@ -76,48 +76,48 @@ mod tests {
     #[test]
     fn a_host_that_watches_nothing_has_no_timer() {
         let mut standstill = StandstillTimer::default();
-        assert_eq!((standstill.look(BEGIN, false), standstill.due()), (None, None));
-        assert_eq!((standstill.look(BEGIN, true), standstill.due()), (None, Some(BEGIN + SPAN_QUIET)));
+        assert_eq!((standstill.check(BEGIN, false), standstill.due()), (None, None));
+        assert_eq!((standstill.check(BEGIN, true), standstill.due()), (None, Some(BEGIN + SPAN_QUIET)));
         let end = BEGIN + SPAN_QUIET;
         assert_eq!(
-            (standstill.look(end, false), standstill.due()),
+            (standstill.check(end, false), standstill.due()),
             (Some(Nanos::ZERO), None),
             "the last channel has gone"
         );
     }
 
     #[test]
-    fn who_looks_late_is_told_by_how_much_and_once() {
+    fn a_late_check_reports_its_lateness_once() {
         let mut standstill = StandstillTimer::default();
-        standstill.look(BEGIN, true);
+        standstill.check(BEGIN, true);
         standstill.work();
         let due = BEGIN + SPAN_QUIET;
-        assert_eq!(standstill.look(due - Nanos(1), true), None);
+        assert_eq!(standstill.check(due - Nanos(1), true), None);
         let late = Nanos::from_millis(8);
-        assert_eq!(standstill.look(due + late, true), Some(late));
+        assert_eq!(standstill.check(due + late, true), Some(late));
         assert_eq!(standstill.due(), Some(due + late + SPAN), "sooner, since there is work");
-        assert_eq!(standstill.look(due + late, true), None);
+        assert_eq!(standstill.check(due + late, true), None);
         // A late timer that was reported elsewhere already.
         standstill.seen(due + late + SPAN + late);
-        assert_eq!(standstill.look(due + late + SPAN + late, true), None);
+        assert_eq!(standstill.check(due + late + SPAN + late, true), None);
     }
 
     #[test]
-    fn what_nobody_had_to_do_is_not_late() {
+    fn a_timer_without_work_is_not_late() {
         let mut standstill = StandstillTimer::default();
-        standstill.look(BEGIN, true);
+        standstill.check(BEGIN, true);
         let back = BEGIN + Nanos::from_secs(1);
         standstill.begin(back);
-        assert_eq!(standstill.look(back, true), None);
+        assert_eq!(standstill.check(back, true), None);
     }
 
     #[test]
-    fn an_idle_sender_wakes_its_host_sixty_times_a_second_at_most() {
+    fn an_idle_sender_activates_its_host_at_most_sixty_times_a_second() {
         let mut standstill = StandstillTimer::default();
         let mut at = BEGIN;
         let mut wakes = 0;
         while at < BEGIN + Nanos::from_secs(1) {
-            standstill.look(at, true);
+            standstill.check(at, true);
             at = standstill.due().expect("a channel is open");
             wakes += 1;
         }

@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant as Time;
 
 use punctual_engine::tcp::{
-    Accepted, Ended, Flow, Rings, Segments, TcpConfig, TcpConnect, TcpEvent, TcpLimits, TcpListen, TcpParts,
-    TcpRefusal, TcpState, TcpTerms,
+    Accepted, Ended, Flow, Rings, Segments, TcpConfig, TcpConnect, TcpEvent, TcpId, TcpLimits, TcpListen,
+    TcpParts, TcpRefusal, TcpState, TcpTerms, TcpTimeWait,
 };
 use punctual_engine::{Engine, EngineConfig, EngineHandle};
 use punctual_link::kernel::{HopRoute, HopState, PortHold};
@@ -65,7 +65,13 @@ fn start() -> Handle {
     let link = Box::new(open(AttachMode::Native));
     let limits = TcpLimits { secret: [9; 16], connections_max: FLOWS_MAX, listeners_max: 2 };
     let config = EngineConfig { tcp: Some(limits), ..EngineConfig::new(node, vec![link], 1) };
-    Engine::start(config).expect("an engine")
+    let handle = Engine::start(config).expect("an engine");
+    let segments = RemoteOutbox::new(64, SEGMENT_BYTES as usize + RAW_TAG_BYTES);
+    let TcpTerms { output: terms, sending, .. } = class(RtuClass::BestEffort);
+    let (segments_out, segments_in) = (segments.clone(), Box::new(Out(segments)));
+    let served = handle.serve_tcp(LINK, TcpTimeWait { terms, sending, segments_out, segments_in });
+    served.expect("it runs").expect("granted");
+    handle
 }
 
 fn class(class: RtuClass) -> TcpTerms {
@@ -122,12 +128,21 @@ fn way(handle: &Handle, remote: SocketAddr) -> (NextHop, HopRoute) {
     }
 }
 
-fn connect(handle: &Handle, remote: SocketAddr, terms: TcpTerms) -> Result<(u32, Program), TcpRefusal> {
+fn connect(handle: &Handle, remote: SocketAddr, terms: TcpTerms) -> Result<(TcpId, Program), TcpRefusal> {
+    connect_from(handle, 45_000, remote, terms, Nanos::from_millis(100))
+}
+
+fn connect_from(
+    handle: &Handle,
+    port: u16,
+    remote: SocketAddr,
+    terms: TcpTerms,
+    msl: Nanos,
+) -> Result<(TcpId, Program), TcpRefusal> {
     let (hop, way) = way(handle, remote);
-    let hold = PortHold::take(SocketAddr::new(way.source, 45_000)).expect("a port that is free");
+    let hold = PortHold::take(SocketAddr::new(way.source, port)).expect("a port that is free");
     let flow = Flow { local: hold.local(), remote };
     let (parts, outbox, inbox, events) = parts(terms);
-    let msl = Nanos::from_millis(100);
     let config = TcpConfig { mtu_bytes: SEGMENT_BYTES as u16, msl, ..TcpConfig::default() };
     let index = handle.connect_tcp(TcpConnect { flow, link: LINK, hop, config, parts }).expect("it runs")?;
     Ok((index, Program { handle: handle.clone(), outbox, inbox, events, _hold: Some(hold) }))
@@ -135,12 +150,18 @@ fn connect(handle: &Handle, remote: SocketAddr, terms: TcpTerms) -> Result<(u32,
 
 impl Program {
     fn expect(&self, what: &str, is: impl Fn(&TcpEvent) -> bool) {
-        let event = self.events.recv_timeout(LONG).unwrap_or_else(|_| panic!("waited for: {what}"));
-        assert!(is(&event), "{what}");
+        loop {
+            let event = self.events.recv_timeout(LONG).unwrap_or_else(|_| panic!("waited for: {what}"));
+            // Whichever end closes first has a TIME-WAIT.
+            if is(&event) {
+                return;
+            }
+            assert!(matches!(event, TcpEvent::TimeWait(_)), "{what}");
+        }
     }
 
     /// Sends `bytes` as side `side`, closes, reads as many of the other side, and then the end.
-    fn exchange(&self, index: u32, side: u8, bytes: u64) {
+    fn exchange(&self, id: TcpId, side: u8, bytes: u64) {
         let (mut sent, mut read, mut is_over) = (0, 0, false);
         let until = Time::now() + LONG;
         while !(is_over && sent == bytes) {
@@ -154,7 +175,7 @@ impl Program {
                 sent += chunk.len() as u64;
                 did = true;
                 if sent == bytes {
-                    self.handle.close_tcp(index).expect("it runs");
+                    self.handle.close_tcp(id).expect("it runs");
                 }
             }
             while self.inbox.recv(|chunk, _| {
@@ -165,9 +186,9 @@ impl Program {
                 did = true;
             }
             if did {
-                self.handle.ready_tcp(index).expect("it runs");
+                self.handle.ready_tcp(id).expect("it runs");
             } else {
-                assert!(Time::now() < until, "{sent} sent, {read} read: {:?}", self.handle.tcp_status(index));
+                assert!(Time::now() < until, "{sent} sent, {read} read: {:?}", self.handle.tcp_status(id));
                 std::thread::yield_now();
             }
         }
@@ -175,9 +196,10 @@ impl Program {
     }
 }
 
-/// Nothing of a connection is left.
+/// Nothing of a connection is left: the only handler is that for late segments.
 fn all_is_given_back(handle: &Handle) {
-    assert_eq!(handle.handlers().expect("it runs"), []);
+    let handlers = handle.handlers().expect("it runs");
+    assert_eq!(handlers.len(), 1, "{handlers:?}");
     let uneven = handle
         .call(|node, _| node.accounts().into_iter().filter(|it| it.counted != it.held).collect::<Vec<_>>());
     assert_eq!(format!("{:?}", uneven.expect("it runs")), "[]");
@@ -310,7 +332,7 @@ fn a_connection_that_cannot_be_carried_is_refused() {
         let refusal = refused(fast);
         assert!(matches!(refusal, TcpRefusal::Handler { .. }), "{refusal}");
         all_is_given_back(&handle);
-        // Nobody listens there.
+        // No listener is there.
         let (index, program) = connect(&handle, remote, class(low_delay())).expect("granted");
         program.expect("refused", |event| matches!(event, TcpEvent::Ended(Ended::Refused)));
         program.expect("over", |event| matches!(event, TcpEvent::Over(_)));
@@ -342,6 +364,63 @@ fn a_connection_is_aborted_at_once() {
         let error = std::io::Read::read(&mut &kernels, &mut [0]).expect_err("a reset");
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
         all_is_given_back(&handle);
+        handle.stop().expect("it stops");
+    });
+}
+
+/// A connection in TIME-WAIT holds no admission: where two do not fit at once, many do one after the other.
+#[test]
+fn a_closed_connection_holds_no_admission() {
+    if !privileged() {
+        return;
+    }
+    let network = Network::new();
+    let remote: SocketAddr = (ip(B[0]), PORT).into();
+    let listener = network.b.within(|| TcpListener::bind(remote)).expect("a listener");
+    network.a.within(|| {
+        let handle = start();
+        let large = class(RtuClass::Guaranteed { period: Nanos::from_millis(5), units: 24 });
+        let begin = |port| connect_from(&handle, port, remote, large.clone(), Nanos::from_secs(30));
+        let mut last = None;
+        for port in 45_000..45_006 {
+            let (id, program) = begin(port).expect("granted");
+            assert!(begin(port + 100).is_err(), "there is no room for two");
+            program.expect("open", |event| matches!(event, TcpEvent::Open));
+            let kernels = accept(&listener).0;
+            std::thread::scope(|scope| {
+                let server = scope.spawn(|| {
+                    kernels.set_read_timeout(Some(LONG)).expect("a time");
+                    let mut bytes = [0; 5_000];
+                    std::io::Read::read_exact(&mut &kernels, &mut bytes).expect("all bytes");
+                    check(0, 0, &bytes);
+                    assert_eq!(std::io::Read::read(&mut &kernels, &mut bytes).expect("the end"), 0);
+                });
+                let mut bytes = [0; 2_500];
+                for from in [0, 2_500] {
+                    fill(0, from, &mut bytes);
+                    assert!(program.outbox.send(&bytes, crate::native::Native::now()), "room");
+                }
+                handle.close_tcp(id).expect("it runs");
+                server.join().expect("the kernel's end");
+            });
+            drop(kernels);
+            program.expect("time-wait", |event| matches!(event, TcpEvent::TimeWait(_)));
+            all_is_given_back(&handle);
+            let status = handle.tcp_status(id).expect("it runs").expect("it is not over");
+            assert_eq!((status.state, status.ended), (TcpState::TimeWait, None));
+            last = Some((id, program));
+        }
+        let (id, program) = last.expect("a connection");
+        handle.abort_tcp(id).expect("it runs");
+        program.expect("the end", |event| matches!(event, TcpEvent::Ended(Ended::Aborted)));
+        program.expect("over", |event| matches!(event, TcpEvent::Over(_)));
+        // The number may be another connection's next: an old identifier harms none.
+        let (next, program) = begin(45_200).expect("granted");
+        assert_ne!(id, next);
+        handle.abort_tcp(id).expect("it runs");
+        program.expect("open", |event| matches!(event, TcpEvent::Open));
+        assert_eq!(handle.tcp_status(id).expect("it runs"), None);
+        assert_eq!(handle.tcp_status(next).expect("it runs").expect("open").state, TcpState::Established);
         handle.stop().expect("it stops");
     });
 }

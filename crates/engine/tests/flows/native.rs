@@ -300,7 +300,7 @@ impl Native {
                     self.place(id, Some(hold));
                     return id;
                 }
-                // The kernel has given it to somebody else.
+                // The kernel has given it to another socket.
                 Err(_) => drop(self.stack.remove(id)),
             }
         }

@@ -71,16 +71,16 @@ fn a_flood_of_syns_is_bounded_by_the_listeners_bucket() {
             let id = native.connect((ip(B[0]), PORT).into());
             network.b.within(|| {
                 let raw = Raw::open();
-                // Nobody has this address, so nobody answers.
-                let nobody = ip("203.0.113.9");
+                // No host has this address, so no answer comes.
+                let unused_address = ip("203.0.113.9");
                 for number in 0..FLOOD {
-                    raw.send(local.ip(), &syn(local, (nobody, 10_000 + number as u16).into()));
+                    raw.send(local.ip(), &syn(local, (unused_address, 10_000 + number as u16).into()));
                 }
             });
             native.exchange(id, 0, BYTES);
             native.until("the flood's end", |native| {
-                let heard = native.seen.get(&IpTarget::Listener(0)).copied().unwrap_or(0);
-                heard + native.link.stream_drops().policed == FLOOD
+                let received_count = native.seen.get(&IpTarget::Listener(0)).copied().unwrap_or(0);
+                received_count + native.link.stream_drops().policed == FLOOD
             });
             assert_eq!(native.seen[&IpTarget::Listener(0)], BURST.into());
             assert_eq!(native.link.stream_drops().no_buffer, 0);
@@ -90,9 +90,9 @@ fn a_flood_of_syns_is_bounded_by_the_listeners_bucket() {
     });
 }
 
-/// A router on the way carries less, and says so: the error is ours, and the connection goes on in smaller segments.
+/// A router on the route carries less, and reports it: the error is ours, and the connection goes on in smaller segments.
 #[test]
-fn a_narrow_path_is_told_by_its_router() {
+fn a_router_reports_the_mtu_of_a_narrow_path() {
     if !privileged() {
         return;
     }
@@ -118,7 +118,7 @@ fn a_narrow_path_is_told_by_its_router() {
 
 /// Fragments of a segment: the first is dropped and counted, the kernel gets no whole, and answers nothing.
 #[test]
-fn fragments_of_a_flow_reach_nobody() {
+fn fragments_of_a_flow_are_dropped() {
     if !privileged() {
         return;
     }
@@ -209,7 +209,7 @@ fn several_receive_queues_and_generic_mode_are_refused_with_the_fix() {
         let why = Native::open_generic().link.set_flow(&flow).expect_err("generic").to_string();
         assert!(why.contains("va") && why.contains("xdp_mode = \"native\""), "{why}");
     });
-    // What it says works; a veth wants the other end to send on no more queues than that.
+    // The fix that it names works; a veth wants the other end to send on no more queues than that.
     network.b.run("ethtool -L vb tx 1");
     network.a.run("ethtool -L va rx 1");
     network.a.within(|| Native::open().link.set_flow(&flow).expect("one queue"));
@@ -221,7 +221,9 @@ fn destinations_elsewhere_and_indices_beyond_are_refused() {
         return;
     }
     let network = Network::new();
-    for (remote, says) in [("127.0.0.1", "not by va"), ("203.0.113.1", "ip route add"), (A[0], "not by va")] {
+    for (remote, message) in
+        [("127.0.0.1", "not by va"), ("203.0.113.1", "ip route add"), (A[0], "not by va")]
+    {
         let why = refused(&network.a, |native| {
             let hop = native.hop(ip(remote));
             let mut why = None;
@@ -233,7 +235,7 @@ fn destinations_elsewhere_and_indices_beyond_are_refused() {
             });
             why.expect("refused")
         });
-        assert!(why.contains(remote) && why.contains(says), "{why}");
+        assert!(why.contains(remote) && why.contains(message), "{why}");
     }
     let key = FlowKey { local: (ip(A[0]), 50_000).into(), remote: (ip(B[0]), PORT).into() };
     let flow = FlowFilter { key, index: FLOWS_MAX, inlet: WIDE };

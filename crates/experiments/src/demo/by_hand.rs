@@ -52,7 +52,7 @@ pub const PROMISES: [Promise; 3] = [
 #[derive(Clone, Debug, Serialize)]
 pub struct PhaseOutcome {
     /// Which.
-    #[serde(rename = "stretch")]
+    #[serde(rename = "stretch")] // The key stays for compatibility.
     pub phase: Phase,
     /// The results, in the order of the systems.
     pub worlds: Vec<WorldOutcome>,
@@ -122,7 +122,7 @@ pub enum Better {
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// When.
-    #[serde(rename = "stretch")]
+    #[serde(rename = "stretch")] // The key stays for compatibility.
     pub phase: Phase,
     /// Which figure. Latencies are from sending.
     pub figure: &'static str,
@@ -230,17 +230,17 @@ fn better(punctual: f64, by_hand: f64, more_is_better: bool) -> Better {
 pub fn where_by_hand_is_better(comparisons: &[Comparison]) -> String {
     let of = |phase: Phase| {
         let better = |one: &&Comparison| one.phase == phase && one.better == Better::ByHand;
-        let told = comparisons.iter().filter(better).map(|one| {
+        let printed = comparisons.iter().filter(better).map(|one| {
             format!("{} {} against {} {}", one.figure, number(one.by_hand), number(one.punctual), one.unit)
         });
-        let told: Vec<String> = told.collect();
-        (!told.is_empty()).then(|| format!("while {}: {}", clause(phase), told.join("; ")))
+        let printed: Vec<String> = printed.collect();
+        (!printed.is_empty()).then(|| format!("while {}: {}", clause(phase), printed.join("; ")))
     };
-    let told: Vec<String> = Phase::COMPARED.into_iter().filter_map(of).collect();
-    if told.is_empty() {
+    let printed: Vec<String> = Phase::COMPARED.into_iter().filter_map(of).collect();
+    if printed.is_empty() {
         return "Priority by hand was better nowhere in this run.".into();
     }
-    format!("Priority by hand is better, {}.", told.join("; and "))
+    format!("Priority by hand is better, {}.", printed.join("; and "))
 }
 
 /// The effect of one channel too many on a system that does not refuse it, in one sentence.
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_better_depends_on_the_figure_and_takes_a_difference() {
+    fn the_better_side_depends_on_the_figure_and_needs_a_difference() {
         assert_eq!(better(0.4, 0.2, false), Better::ByHand);
         assert_eq!(better(0.2, 0.4, false), Better::Punctual);
         assert_eq!(better(33.0, 31.0, true), Better::Punctual);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_says_where_by_hand_is_better() {
+    fn the_report_shows_where_by_hand_is_better() {
         let one = |figure, better| Comparison {
             phase: Phase::ContractsKept,
             figure,
@@ -294,12 +294,12 @@ mod tests {
             by_hand: 0.2,
             better,
         };
-        let told = where_by_hand_is_better(&[
+        let printed = where_by_hand_is_better(&[
             one("control p50", Better::ByHand),
             one("video p99", Better::Punctual),
         ]);
         assert_eq!(
-            told,
+            printed,
             "Priority by hand is better, while all keep their contracts: control p50 0.20 against 0.40 ms."
         );
         assert!(where_by_hand_is_better(&[]).contains("nowhere"));

@@ -4,7 +4,7 @@
 use punctual::{Contract, Nanos};
 
 use super::Conditions;
-use crate::loads::{Bulk, Caller, Class, Outlet};
+use crate::loads::{Bulk, Caller, Class, MessageSender};
 use crate::testbed::{Block, Contender, Hosting, Pair, PairSetup, RoleId, Wait};
 
 /// The worlds. Contenders go before their hosts.
@@ -45,11 +45,11 @@ impl<'a> Contest<'a> {
         &mut self,
         (name, class): (&'static str, Class),
         caller: Box<dyn Caller>,
-        (outlet, sink): (Box<dyn Outlet>, RoleId),
+        (sender, sink): (Box<dyn MessageSender>, RoleId),
         bytes: u32,
         pair: Pair,
     ) -> anyhow::Result<()> {
-        let bulk = Bulk::start(outlet, bytes as usize, &pair.place, Class::Ordinary)?;
+        let bulk = Bulk::start(sender, bytes as usize, &pair.place, Class::Ordinary)?;
         let contender = Contender::new(name, class, &pair.place, caller, self.loads);
         self.contenders.push(contender.with_bulk(bulk, sink));
         self.pairs.push(pair);

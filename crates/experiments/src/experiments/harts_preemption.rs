@@ -24,7 +24,7 @@ const FRAGMENT_BYTES: u32 = 1_400;
 /// What looking may cost of a packet's processing: what scheduling may cost (RIO 3.2.2).
 const COST_MAX: f64 = MEAN_MAX;
 /// The configured rate of the link; nothing waits for the pace.
-const TOLD: punctual::BitRate = punctual::BitRate(100_000_000_000);
+const DECLARED_RATE: punctual::BitRate = punctual::BitRate(100_000_000_000);
 const RECEIVE_BATCH: usize = 64;
 /// Messages of a block before any counts: another quantum's nodes have displaced the caches.
 const WARM_UP: usize = 3;
@@ -42,7 +42,7 @@ struct Swept {
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let setup = PairSetup { link: LinkSpec::direct(TOLD), pinned: true };
+    let setup = PairSetup { link: LinkSpec::direct(DECLARED_RATE), pinned: true };
     let pair = Pair::create(&setup, conditions)?;
     let options = Options { driver: conditions.driver, ..Options::default() };
     let (mut source, mut sink) = pair.adapters(&options)?;

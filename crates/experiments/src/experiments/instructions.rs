@@ -32,14 +32,14 @@ fn counted(policy: RunPolicy, messages: u32) -> anyhow::Result<f64> {
         .stdout(Stdio::null())
         .output()
         .context("valgrind is not there: apt-get install valgrind")?;
-    let told = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     anyhow::ensure!(
         output.status.success(),
         "under valgrind: {}",
-        told.lines().find(|line| line.contains("rror")).unwrap_or("it failed")
+        printed.lines().find(|line| line.contains("rror")).unwrap_or("it failed")
     );
     // "==123== Collected : 4711"
-    let line = told.lines().find_map(|line| line.split_once("Collected :"));
+    let line = printed.lines().find_map(|line| line.split_once("Collected :"));
     let count = line.and_then(|(_, count)| count.trim().parse().ok());
     count.context("callgrind did not print what it counted")
 }

@@ -17,7 +17,7 @@ use crate::testbed::receive::{self, ReceiveClass, ReceiveThreads};
 use crate::testbed::{Contender, Hosting, LinkSpec, Options, PairSetup, Wait};
 
 /// The configured rate of a direct link.
-const TOLD: punctual::BitRate = punctual::BitRate(1_000_000_000);
+const DECLARED_RATE: punctual::BitRate = punctual::BitRate(1_000_000_000);
 /// The paper's overhead.
 pub(super) const MEAN_MAX: f64 = 1.018;
 /// Width of a histogram's bar in figure 7, in us.
@@ -63,7 +63,7 @@ const LAST_BAR_US: f64 = 400.0;
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let setup = PairSetup { link: LinkSpec::direct(TOLD), pinned: true };
+    let setup = PairSetup { link: LinkSpec::direct(DECLARED_RATE), pinned: true };
     let mut contest = Contest::new(setup, 1, conditions);
     let worlds = WORLDS.iter().enumerate();
     let _threads: Vec<_> = worlds

@@ -11,7 +11,7 @@ use crate::measure::{Side, Statistic, compare};
 use crate::report::{Plot, Series};
 use crate::testbed::{Contender, Hosting, LinkSpec, Options, Pair, PairSetup, SPIN, Wait};
 
-const TOLD: BitRate = BitRate(10_000_000_000);
+const DECLARED_RATE: BitRate = BitRate(10_000_000_000);
 const BYTES: u32 = 64;
 /// Message interval of spinning clients: shorter than any round trip, so that no message waits for its
 /// logical arrival.
@@ -62,7 +62,7 @@ const DIRECT: &str = "embedded, spinning";
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let setup = PairSetup { link: LinkSpec::direct(TOLD), pinned: true };
+    let setup = PairSetup { link: LinkSpec::direct(DECLARED_RATE), pinned: true };
     // With another machine, or kernel sockets, no driver can be shown alone.
     let has_floor = conditions.driver.bypasses_kernel() && conditions.peer.is_none();
     let mut others = 0;

@@ -19,7 +19,7 @@ use crate::report::{Plot, Series};
 use crate::testbed::{Hosting, LinkSpec, Options, Pair, PairSetup, Place};
 
 /// A configured rate faster than the machine, so that no packet waits for the pace.
-const TOLD: BitRate = BitRate(100_000_000_000);
+const DECLARED_RATE: BitRate = BitRate(100_000_000_000);
 const BYTES: usize = 64;
 /// Packets per system call of the baseline: `sendmmsg` takes 32 (the driver's batch).
 const BATCH: usize = 32;
@@ -45,7 +45,7 @@ impl Counts {
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let setup = PairSetup { link: LinkSpec::direct(TOLD), pinned: true };
+    let setup = PairSetup { link: LinkSpec::direct(DECLARED_RATE), pinned: true };
     let kernel = Pair::create(&setup, conditions)?;
     let sockets = Options { driver: Driver::UDP, ..Options::default() };
     let (mut source, mut sink) = kernel.adapters(&sockets)?;
@@ -65,7 +65,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let witness = conditions.witness()?;
     let (rounds, length) = conditions.rounds((5, 1_500), (20, 3_000));
     let ends = [pair.endsystem(engine)?, pair.far_endsystem(engine)?];
-    let told_before = told_lost(ends)?;
+    let reported_before = reported_lost(ends)?;
     let (mut of_kernel, mut ours) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         conditions.progress(format_args!("round {} of {rounds}", round + 1));
@@ -82,13 +82,16 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     }
     let [sent, received] = [0, 1].map(|end| ours.iter().map(|turn| turn.total[end]).sum::<u64>());
     let lost = sent - received - drain(&mut receiver)?;
-    let told =
-        told_lost(ends)?.checked_sub(told_before).context("a host counts less than before: it began anew")?;
+    let reported = reported_lost(ends)?
+        .checked_sub(reported_before)
+        .context("a host counts less than before: it began anew")?;
     judged(witness, |_| {
         let mut measured = judge(&of_kernel, &ours);
-        let untold = lost.saturating_sub(told) as f64;
+        let untold = lost.saturating_sub(reported) as f64;
         measured.at_most("messages lost that no counter of the hosts shows", untold, 0.0);
-        measured.notes.push(format!("{lost} of {sent} messages were lost, the hosts' counters show {told}"));
+        measured
+            .notes
+            .push(format!("{lost} of {sent} messages were lost, the hosts' counters show {reported}"));
         Ok(measured)
     })
 }
@@ -104,11 +107,11 @@ fn drain(receiver: &mut Receiver) -> anyhow::Result<u64> {
 
 /// Packets that the hosts report as dropped until now: in their drivers, at their edges, on their ways out,
 /// or before a receiver.
-fn told_lost(ends: [&Endsystem; 2]) -> anyhow::Result<u64> {
-    ends.into_iter().map(told_lost_at).sum()
+fn reported_lost(ends: [&Endsystem; 2]) -> anyhow::Result<u64> {
+    ends.into_iter().map(reported_lost_at).sum()
 }
 
-fn told_lost_at(endsystem: &Endsystem) -> anyhow::Result<u64> {
+fn reported_lost_at(endsystem: &Endsystem) -> anyhow::Result<u64> {
     let status = endsystem.status()?;
     let drops = &status.node.drops;
     let edge = drops.no_buffer + drops.over_cap + drops.receiver_full + drops.no_receiver + drops.malformed;
@@ -142,11 +145,11 @@ fn measure(
 ) -> anyhow::Result<Turn> {
     let counts = Counts::default();
     let watch = || {
-        let look = || (now(), cpu::Used::now(), counts.read());
+        let sample = || (now(), cpu::Used::now(), counts.read());
         wait_until(now() + WARM_UP)?;
-        let from = look();
+        let from = sample();
         wait_until(now() + length)?;
-        Ok((from, look()))
+        Ok((from, sample()))
     };
     let send = |stop: &AtomicBool| near.settle(Class::Ordinary).and_then(|()| send(&counts, stop));
     let take = |stop: &AtomicBool| far.settle(Class::Ordinary).and_then(|()| take(&counts, stop));

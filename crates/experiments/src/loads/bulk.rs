@@ -7,7 +7,7 @@ use punctual::Nanos;
 use punctual_os::clock::{now, sleep_until};
 use punctual_os::interrupt;
 
-use super::{Background, Class, Content, Offered, Outlet, Place};
+use super::{Background, Class, Content, MessageSender, Offered, Place};
 use crate::measure::Stamp;
 
 /// How often a closed gate is checked, and a full queue tried again.
@@ -29,19 +29,19 @@ struct Gate {
 }
 
 impl Bulk {
-    /// Sends messages of `bytes` through `outlet` from `place` in `class` while the gate is open; closed at first.
+    /// Sends messages of `bytes` through `sender` from `place` in `class` while the gate is open; closed at first.
     ///
     /// # Errors
     /// If the thread cannot start.
     pub fn start(
-        mut outlet: Box<dyn Outlet>,
+        mut sender: Box<dyn MessageSender>,
         bytes: usize,
         place: &Place,
         class: Class,
     ) -> anyhow::Result<Self> {
         let gate = Arc::new(Gate::default());
         let of_thread = Arc::clone(&gate);
-        let work = move |stop: &AtomicBool| send(outlet.as_mut(), bytes, &of_thread, stop);
+        let work = move |stop: &AtomicBool| send(sender.as_mut(), bytes, &of_thread, stop);
         Ok(Self { gate, _thread: Background::start(place, "bulk", class, work)? })
     }
 
@@ -52,7 +52,7 @@ impl Bulk {
     }
 }
 
-fn send(outlet: &mut dyn Outlet, bytes: usize, gate: &Gate, stop: &AtomicBool) -> anyhow::Result<()> {
+fn send(sender: &mut dyn MessageSender, bytes: usize, gate: &Gate, stop: &AtomicBool) -> anyhow::Result<()> {
     let content = Content::of_size(bytes);
     let mut message = Vec::with_capacity(bytes);
     content.fill(0, &mut message);
@@ -69,7 +69,7 @@ fn send(outlet: &mut dyn Outlet, bytes: usize, gate: &Gate, stop: &AtomicBool) -
         let sent = now();
         due = (due + interval).max(sent - interval * CATCH_UP);
         Stamp { stream: 0, sequence, sent, logical: sent }.write(&mut message);
-        if outlet.offer(&message)? == Offered::Taken {
+        if sender.offer(&message)? == Offered::Taken {
             sequence += 1;
         } else {
             due = due.max(now() + LOOK);

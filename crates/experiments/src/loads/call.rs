@@ -149,7 +149,7 @@ impl Ask for ChannelCaller {
     }
 }
 
-/// Whether an answer comes, if the request was sent: a full queue is a lost call. `take` says of each message whether it is
+/// Whether an answer comes, if the request was sent: a full queue is a lost call. `take` returns for each message whether it is
 /// the answer.
 fn awaited(sent: bool, mut take: impl FnMut() -> Result<bool, RecvError>) -> anyhow::Result<bool> {
     let until = now() + PATIENCE;

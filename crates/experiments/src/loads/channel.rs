@@ -1,4 +1,4 @@
-//! Punctual's channels and best-effort flows as outlets and inlets.
+//! Punctual's channels and best-effort flows as senders and receivers.
 
 use anyhow::Context;
 use punctual::{
@@ -7,13 +7,13 @@ use punctual::{
 };
 use punctual_os::clock::{duration, now};
 
-use super::{Inlet, Offered, Outlet};
+use super::{MessageReceiver, MessageSender, Offered};
 
 /// The sending end.
-pub struct ChannelOutlet(pub Channel);
+pub struct ChannelSender(pub Channel);
 
 /// The receiving end.
-pub struct ChannelInlet(pub Receiver);
+pub struct ChannelReceiver(pub Receiver);
 
 /// How long an admitted channel may take to show up at its listener.
 const ESTABLISHED_WITHIN: Nanos = Nanos::from_secs(5);
@@ -27,11 +27,11 @@ pub fn guaranteed(
     sink: &Endsystem,
     port: &str,
     contract: Contract,
-) -> anyhow::Result<(ChannelOutlet, ChannelInlet)> {
+) -> anyhow::Result<(ChannelSender, ChannelReceiver)> {
     let listener = sink.listen(port, |_| Consent::Accept)?;
     let peer = format!("{port}@{}", sink.host());
     let channel = source.open(&peer, contract).with_context(|| format!("channel to {peer}"))?;
-    Ok((ChannelOutlet(channel), ChannelInlet(accept(&listener).context(peer)?)))
+    Ok((ChannelSender(channel), ChannelReceiver(accept(&listener).context(peer)?)))
 }
 
 /// A best-effort flow from `source` to `port` at `sink`.
@@ -43,11 +43,11 @@ pub fn best_effort(
     sink: &Endsystem,
     port: &str,
     message_bytes_max: u32,
-) -> anyhow::Result<(ChannelOutlet, ChannelInlet)> {
+) -> anyhow::Result<(ChannelSender, ChannelReceiver)> {
     let receiver = sink.bind_best_effort(port, message_bytes_max)?;
     let peer = format!("{port}@{}", sink.host());
     let channel = source.best_effort(&peer, message_bytes_max)?;
-    Ok((ChannelOutlet(channel), ChannelInlet(receiver)))
+    Ok((ChannelSender(channel), ChannelReceiver(receiver)))
 }
 
 /// What was received; `None` if nothing came in time.
@@ -81,13 +81,13 @@ pub fn accept(listener: &Listener) -> anyhow::Result<Receiver> {
     receiver.context("a channel was granted but never reached its receiver")
 }
 
-impl Outlet for ChannelOutlet {
+impl MessageSender for ChannelSender {
     fn offer(&mut self, message: &[u8]) -> anyhow::Result<Offered> {
         Ok(if was_sent(self.0.try_send(message))? { Offered::Taken } else { Offered::Full })
     }
 }
 
-impl Inlet for ChannelInlet {
+impl MessageReceiver for ChannelReceiver {
     fn take(&mut self, message: &mut Vec<u8>, until: Instant) -> anyhow::Result<bool> {
         self.0.set_recv_timeout(Some(duration(until.since(now()))));
         let copy = |bytes: &[u8], _: &MessageInfo| {

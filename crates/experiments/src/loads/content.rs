@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_message_is_told_from_its_neighbour() {
+    fn every_message_differs_from_its_neighbour() {
         for content in [Content::of_size(500), Content::Bodies(Arc::from([vec![1, 2, 3], vec![1, 2, 4]]))] {
             let mut message = Vec::new();
             content.fill(5, &mut message);

@@ -43,24 +43,24 @@ impl Datagrams {
     /// If the socket is broken.
     pub fn receive(&mut self, buffer: &mut [u8], patience: Nanos) -> io::Result<Option<Received>> {
         match self.wait {
-            Wait::Spin => self.look_then_sleep(buffer, SPIN, patience),
-            Wait::SpinThenBlock => self.look_then_sleep(buffer, BUSY_POLL, patience),
+            Wait::Spin => self.poll_then_sleep(buffer, SPIN, patience),
+            Wait::SpinThenBlock => self.poll_then_sleep(buffer, BUSY_POLL, patience),
             Wait::Block | Wait::Direct | Wait::Lead => self.sleep(buffer, patience),
         }
     }
 
-    fn look_then_sleep(
+    fn poll_then_sleep(
         &mut self,
         buffer: &mut [u8],
         span: Nanos,
         patience: Nanos,
     ) -> io::Result<Option<Received>> {
-        let found = self.look(buffer, now() + span.min(patience))?;
+        let found = self.poll(buffer, now() + span.min(patience))?;
         if found.is_some() { Ok(found) } else { self.sleep(buffer, patience) }
     }
 
     /// Polls without a pause, like the processors that this is compared with.
-    fn look(&self, buffer: &mut [u8], until: Instant) -> io::Result<Option<Received>> {
+    fn poll(&self, buffer: &mut [u8], until: Instant) -> io::Result<Option<Received>> {
         loop {
             match self.take(buffer, RecvFlags::DONTWAIT)? {
                 Some(found) => return Ok(Some(found)),

@@ -12,7 +12,7 @@ use punctual_os::clock::{duration, now};
 use punctual_os::namespaces::Namespace;
 use rustix::net::sockopt::{set_ip_tos, set_socket_recv_buffer_size};
 
-use super::{Inlet, Offered, Outlet, is_passing};
+use super::{MessageReceiver, MessageSender, Offered, is_passing};
 
 /// Payload of a datagram, as Punctual's default.
 pub const FRAGMENT_BYTES: usize = 1_400;
@@ -43,7 +43,7 @@ impl Precedence {
 
 /// Sends messages.
 #[derive(Debug)]
-pub struct KernelOutlet {
+pub struct KernelSender {
     socket: UdpSocket,
     message: u64,
     packet: Vec<u8>,
@@ -51,7 +51,7 @@ pub struct KernelOutlet {
 
 /// Receives messages.
 #[derive(Debug)]
-pub struct KernelInlet {
+pub struct KernelReceiver {
     socket: UdpSocket,
     partial: VecDeque<Partial>,
     packet: Vec<u8>,
@@ -74,26 +74,26 @@ pub fn stream(
     to: &Namespace,
     address: Ipv4Addr,
     port: u16,
-) -> io::Result<(KernelOutlet, KernelInlet)> {
+) -> io::Result<(KernelSender, KernelReceiver)> {
     let target = SocketAddrV4::new(address, port);
-    let inlet = to.within(|| KernelInlet::bind(target))?;
-    let outlet = from.within(|| KernelOutlet::connect(target))?;
-    Ok((outlet, inlet))
+    let receiver = to.within(|| KernelReceiver::bind(target))?;
+    let sender = from.within(|| KernelSender::connect(target))?;
+    Ok((sender, receiver))
 }
 
 /// A stream between two sockets on loopback, on a port that the kernel picks.
 ///
 /// # Errors
 /// If a socket is refused.
-pub fn loopback() -> io::Result<(KernelOutlet, KernelInlet)> {
-    let inlet = KernelInlet::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
-    match inlet.socket.local_addr()? {
-        SocketAddr::V4(target) => Ok((KernelOutlet::connect(target)?, inlet)),
+pub fn loopback() -> io::Result<(KernelSender, KernelReceiver)> {
+    let receiver = KernelReceiver::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+    match receiver.socket.local_addr()? {
+        SocketAddr::V4(target) => Ok((KernelSender::connect(target)?, receiver)),
         SocketAddr::V6(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
     }
 }
 
-impl KernelOutlet {
+impl KernelSender {
     /// A socket in the calling thread's namespace.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl KernelOutlet {
     }
 }
 
-impl KernelInlet {
+impl KernelReceiver {
     /// A socket in the calling thread's namespace.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl KernelInlet {
     }
 }
 
-impl Outlet for KernelOutlet {
+impl MessageSender for KernelSender {
     fn offer(&mut self, message: &[u8]) -> anyhow::Result<Offered> {
         let (number, total) = (self.message, message.len() as u64);
         self.message += 1;
@@ -186,7 +186,7 @@ impl Outlet for KernelOutlet {
     }
 }
 
-impl Inlet for KernelInlet {
+impl MessageReceiver for KernelReceiver {
     fn take(&mut self, message: &mut Vec<u8>, until: Instant) -> anyhow::Result<bool> {
         loop {
             let left = until.since(now());
@@ -216,38 +216,38 @@ mod tests {
 
     #[test]
     fn messages_of_any_length_come_back_whole() {
-        let (mut outlet, mut inlet) = loopback().expect("sockets");
+        let (mut sender, mut receiver) = loopback().expect("sockets");
         let until = now() + Nanos::from_secs(10);
         for len in [1, 1_400, 1_401, 100_000] {
             let sent: Vec<u8> = (0..len).map(|at| (at % 253) as u8).collect();
-            assert_eq!(outlet.offer(&sent).expect("sent"), Offered::Taken);
+            assert_eq!(sender.offer(&sent).expect("sent"), Offered::Taken);
             let mut received = Vec::new();
-            assert!(inlet.take(&mut received, until).expect("a socket"), "{len} bytes did not arrive");
+            assert!(receiver.take(&mut received, until).expect("a socket"), "{len} bytes did not arrive");
             assert!(received == sent, "{len} bytes were changed");
         }
     }
 
     #[test]
     fn a_lost_packet_costs_its_message_only() {
-        let (mut outlet, mut inlet) = loopback().expect("sockets");
+        let (mut sender, mut receiver) = loopback().expect("sockets");
         let whole = vec![5; 3_000];
-        outlet.offer(&whole).expect("sent");
+        sender.offer(&whole).expect("sent");
         let mut received = Vec::new();
         let until = now() + Nanos::from_secs(10);
         // Swallow the first packet of the first message.
-        inlet.socket.recv(&mut inlet.packet).expect("a packet");
-        outlet.offer(&vec![6; 3_000]).expect("sent");
-        assert!(inlet.take(&mut received, until).expect("a socket"));
+        receiver.socket.recv(&mut receiver.packet).expect("a packet");
+        sender.offer(&vec![6; 3_000]).expect("sent");
+        assert!(receiver.take(&mut received, until).expect("a socket"));
         assert_eq!(received, vec![6; 3_000]);
-        assert!(!inlet.take(&mut received, now() + Nanos::from_millis(20)).expect("a socket"));
+        assert!(!receiver.take(&mut received, now() + Nanos::from_millis(20)).expect("a socket"));
     }
 
     #[test]
     fn nonsense_is_ignored() {
-        let (outlet, mut inlet) = loopback().expect("sockets");
+        let (sender, mut receiver) = loopback().expect("sockets");
         for nonsense in [vec![], vec![255; 10], vec![255; HEADER_BYTES + 10], vec![0; HEADER_BYTES + 10]] {
-            outlet.socket.send(&nonsense).expect("sent");
+            sender.socket.send(&nonsense).expect("sent");
         }
-        assert!(!inlet.take(&mut Vec::new(), now() + Nanos::from_millis(20)).expect("a socket"));
+        assert!(!receiver.take(&mut Vec::new(), now() + Nanos::from_millis(20)).expect("a socket"));
     }
 }

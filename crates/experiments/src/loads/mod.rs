@@ -1,7 +1,7 @@
 //! The messages of a stream, their times, and their way.
 //!
 //! A load is [`Content`] at the times of its [`Arrivals`]; a [`Source`] thread sends it through an
-//! [`Outlet`], a [`Sink`] thread takes it from an [`Inlet`]. Outlets and inlets are Punctual's channels or
+//! [`MessageSender`], a [`Sink`] thread takes it from a [`MessageReceiver`]. Senders and receivers are Punctual's channels or
 //! plain kernel sockets: the loads do not depend on which. Both ends keep a log per message;
 //! [`crate::measure`] joins the two.
 
@@ -49,8 +49,8 @@ pub enum Offered {
     Full,
 }
 
-/// A way in for messages of one stream.
-pub trait Outlet: Send {
+/// The sending end of one stream of messages.
+pub trait MessageSender: Send {
     /// Offers a message without waiting.
     ///
     /// # Errors
@@ -58,8 +58,8 @@ pub trait Outlet: Send {
     fn offer(&mut self, message: &[u8]) -> anyhow::Result<Offered>;
 }
 
-/// A way out for messages of one stream.
-pub trait Inlet: Send {
+/// The receiving end of one stream of messages.
+pub trait MessageReceiver: Send {
     /// Waits until `until` for the next complete message and puts it into `message`; `false` when none came.
     ///
     /// # Errors

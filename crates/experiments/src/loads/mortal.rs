@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use punctual::{Instant, RecvError, SendError};
 use punctual_os::clock::sleep_until;
 
-use super::{Inlet, Offered, Outlet};
+use super::{MessageReceiver, MessageSender, Offered};
 
 /// Whether a channel has ended under its load, and why; its two ends share it.
 #[derive(Clone, Debug, Default)]
@@ -25,9 +25,9 @@ impl Fate {
 }
 
 /// Both ends of a channel, and its fate.
-pub fn mortal<O: Outlet, I: Inlet>(outlet: O, inlet: I) -> (Mortal<O>, Mortal<I>, Fate) {
+pub fn mortal<O: MessageSender, I: MessageReceiver>(sender: O, receiver: I) -> (Mortal<O>, Mortal<I>, Fate) {
     let fate = Fate::default();
-    (Mortal { end: outlet, fate: fate.clone() }, Mortal { end: inlet, fate: fate.clone() }, fate)
+    (Mortal { end: sender, fate: fate.clone() }, Mortal { end: receiver, fate: fate.clone() }, fate)
 }
 
 /// One end.
@@ -36,7 +36,7 @@ pub struct Mortal<E> {
     fate: Fate,
 }
 
-impl<E: Outlet> Outlet for Mortal<E> {
+impl<E: MessageSender> MessageSender for Mortal<E> {
     fn offer(&mut self, message: &[u8]) -> anyhow::Result<Offered> {
         match self.end.offer(message) {
             Err(error) if matches!(error.downcast_ref(), Some(SendError::Closed(_))) => {
@@ -48,7 +48,7 @@ impl<E: Outlet> Outlet for Mortal<E> {
     }
 }
 
-impl<E: Inlet> Inlet for Mortal<E> {
+impl<E: MessageReceiver> MessageReceiver for Mortal<E> {
     fn take(&mut self, message: &mut Vec<u8>, until: Instant) -> anyhow::Result<bool> {
         match self.end.take(message, until) {
             Err(error) if matches!(error.downcast_ref(), Some(RecvError::Closed(_))) => {
@@ -78,7 +78,7 @@ mod tests {
         }
     }
 
-    impl Outlet for Script {
+    impl MessageSender for Script {
         fn offer(&mut self, _: &[u8]) -> anyhow::Result<Offered> {
             match self.next() {
                 Ok(()) => Ok(Offered::Full),
@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    impl Inlet for Script {
+    impl MessageReceiver for Script {
         fn take(&mut self, _: &mut Vec<u8>, _: Instant) -> anyhow::Result<bool> {
             match self.next() {
                 Ok(()) => Ok(true),
@@ -101,17 +101,17 @@ mod tests {
     #[test]
     fn a_lost_path_is_a_result_and_other_faults_are_errors() {
         let lost = Err(Some(CloseReason::PathLost));
-        let (mut outlet, mut inlet, fate) =
+        let (mut sender, mut receiver, fate) =
             mortal(Script(vec![Ok(()), lost, lost, Err(None)]), Script(vec![Ok(()), lost, Err(None)]));
-        assert_eq!(outlet.offer(&[]).expect("it lives"), Offered::Full);
-        assert!(inlet.take(&mut Vec::new(), now()).expect("it lives"));
+        assert_eq!(sender.offer(&[]).expect("it lives"), Offered::Full);
+        assert!(receiver.take(&mut Vec::new(), now()).expect("it lives"));
         assert_eq!(fate.ended(), None);
         for _ in 0..2 {
-            assert_eq!(outlet.offer(&[]).expect("a result"), Offered::Taken, "taken, and lost");
+            assert_eq!(sender.offer(&[]).expect("a result"), Offered::Taken, "taken, and lost");
         }
         let until = now() + Nanos::from_millis(2);
-        assert!(!inlet.take(&mut Vec::new(), until).expect("a result") && now() >= until);
+        assert!(!receiver.take(&mut Vec::new(), until).expect("a result") && now() >= until);
         assert!(fate.ended().is_some_and(|why| why.contains("down")), "{fate:?}");
-        assert!(outlet.offer(&[]).is_err() && inlet.take(&mut Vec::new(), now()).is_err());
+        assert!(sender.offer(&[]).is_err() && receiver.take(&mut Vec::new(), now()).is_err());
     }
 }

@@ -7,7 +7,7 @@ use punctual_analysis::Nanos;
 use punctual_os::clock::now;
 use punctual_os::interrupt;
 
-use super::{Background, Class, Content, Inlet, Place, Sending};
+use super::{Background, Class, Content, MessageReceiver, Place, Sending};
 use crate::measure::{Live, ReceiveLog, Received, Stamp};
 
 /// Maximum delay until a waiting sink notices a request to stop.
@@ -16,7 +16,7 @@ const DEAF: Nanos = Nanos::from_millis(100);
 /// A stream's receiving end.
 pub struct Receiving {
     /// The source of its messages.
-    pub inlet: Box<dyn Inlet>,
+    pub receiver: Box<dyn MessageReceiver>,
     /// Which stream; others' messages count as damaged.
     pub stream: u32,
     /// What should come.
@@ -45,7 +45,7 @@ fn run(mut receiving: Receiving, stop: &AtomicBool) -> anyhow::Result<(ReceiveLo
     let mut log = ReceiveLog::with_capacity(1 << 16);
     let mut message = Vec::with_capacity(receiving.content.len_max());
     while !stop.load(Ordering::Relaxed) && interrupt::check().is_ok() {
-        if !receiving.inlet.take(&mut message, now() + DEAF)? {
+        if !receiving.receiver.take(&mut message, now() + DEAF)? {
             continue;
         }
         let delivered = now();

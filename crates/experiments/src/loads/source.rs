@@ -8,7 +8,7 @@ use punctual_analysis::{Contract, Instant, LogicalArrivals, Nanos, Policing};
 use punctual_os::clock::{now, sleep_until};
 use punctual_os::interrupt;
 
-use super::{Arrivals, Class, Content, Offered, Outlet};
+use super::{Arrivals, Class, Content, MessageSender, Offered};
 use crate::measure::{Live, SendLog, Sent, Stamp};
 
 /// How long a continuous source waits when its queue is full: short against any interval of the experiments.
@@ -20,7 +20,7 @@ const DEAF: Nanos = Nanos::from_millis(100);
 
 /// A stream's sending end. It keeps its regulator, its numbering and its log over many runs.
 pub struct Sending {
-    outlet: Box<dyn Outlet>,
+    sender: Box<dyn MessageSender>,
     stream: u32,
     content: Content,
     /// l by the contract, as the promise counts it (HARTS 3.1).
@@ -33,9 +33,9 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Through `outlet`, as stream number `stream`; `contract` for guaranteed streams.
+    /// Through `sender`, as stream number `stream`; `contract` for guaranteed streams.
     pub fn new(
-        outlet: Box<dyn Outlet>,
+        sender: Box<dyn MessageSender>,
         stream: u32,
         content: Content,
         contract: Option<&Contract>,
@@ -43,7 +43,7 @@ impl Sending {
     ) -> Self {
         let buffer = Vec::with_capacity(content.len_max());
         let regulator = contract.map(LogicalArrivals::of);
-        Self { outlet, stream, content, regulator, next: 0, log: Vec::new(), live, buffer }
+        Self { sender, stream, content, regulator, next: 0, log: Vec::new(), live, buffer }
     }
 
     /// Offers the next message. If it is not taken, it is logged as such and skipped; with `waits` neither.
@@ -75,7 +75,7 @@ impl Sending {
         let logical = self.regulator.as_ref().map_or(sent, |regulator| regulator.peek(sent));
         Stamp { stream: self.stream, sequence, sent, logical }.write(&mut self.buffer);
         let conforms = self.regulator.as_ref().is_none_or(|regulator| regulator.conforms(sent + AHEAD_MAX));
-        let offered = self.outlet.offer(&self.buffer)?;
+        let offered = self.sender.offer(&self.buffer)?;
         if let (Offered::Taken, Some(regulator)) = (offered, self.regulator.as_mut()) {
             regulator.accept(sent, Policing::Delay);
         }

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use punctual_analysis::{Instant, Nanos};
 use punctual_os::clock::{duration, now, sleep_until};
 
-use super::{Inlet, Offered, Outlet, is_passing};
+use super::{MessageReceiver, MessageSender, Offered, is_passing};
 
 /// A peer that accepts no data for this long is full.
 const FULL: Nanos = Nanos::from_millis(200);
@@ -16,13 +16,13 @@ const READ_BYTES: usize = 64 << 10;
 
 /// The sending end.
 #[derive(Debug)]
-pub struct StreamOutlet {
+pub struct StreamSender {
     stream: TcpStream,
     /// The rest of a block that was sent partially.
     rest: Vec<u8>,
 }
 
-impl StreamOutlet {
+impl StreamSender {
     /// Connects from the calling thread's namespace.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl StreamOutlet {
     }
 }
 
-impl Outlet for StreamOutlet {
+impl MessageSender for StreamSender {
     fn offer(&mut self, message: &[u8]) -> anyhow::Result<Offered> {
         if !self.finish()? {
             return Ok(Offered::Full);
@@ -63,12 +63,12 @@ impl Outlet for StreamOutlet {
 
 /// The receiving end: the data of one read are one message.
 #[derive(Debug)]
-pub struct StreamInlet {
+pub struct StreamReceiver {
     listener: TcpListener,
     stream: Option<TcpStream>,
 }
 
-impl StreamInlet {
+impl StreamReceiver {
     /// Listens in the calling thread's namespace.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl StreamInlet {
     }
 }
 
-impl Inlet for StreamInlet {
+impl MessageReceiver for StreamReceiver {
     fn take(&mut self, message: &mut Vec<u8>, until: Instant) -> anyhow::Result<bool> {
         if !self.connected(until)? {
             return Ok(false);
@@ -127,23 +127,23 @@ mod tests {
 
     #[test]
     fn every_byte_arrives() {
-        let mut inlet = StreamInlet::bind(0).expect("a port");
-        let port = inlet.listener.local_addr().expect("bound").port();
-        let mut outlet =
-            StreamOutlet::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).expect("connected");
+        let mut receiver = StreamReceiver::bind(0).expect("a port");
+        let port = receiver.listener.local_addr().expect("bound").port();
+        let mut sender =
+            StreamSender::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).expect("connected");
         for _ in 0..4 {
-            assert_eq!(outlet.offer(&[7; 8_192]).expect("sent"), Offered::Taken);
+            assert_eq!(sender.offer(&[7; 8_192]).expect("sent"), Offered::Taken);
         }
         let (mut message, mut bytes) = (Vec::new(), 0);
         let until = now() + Nanos::from_secs(10);
         while bytes < 4 * 8_192 && now() < until {
-            if inlet.take(&mut message, until).expect("a connection") {
+            if receiver.take(&mut message, until).expect("a connection") {
                 assert!(message.iter().all(|&byte| byte == 7));
                 bytes += message.len();
             }
         }
         assert_eq!(bytes, 4 * 8_192);
-        drop(outlet);
-        assert!(!inlet.take(&mut message, now() + Nanos::from_millis(20)).expect("no error at the end"));
+        drop(sender);
+        assert!(!receiver.take(&mut message, now() + Nanos::from_millis(20)).expect("no error at the end"));
     }
 }

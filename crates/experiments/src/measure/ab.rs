@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_sides_are_told_apart_by_nothing() {
+    fn equal_sides_show_no_difference() {
         let (a, again, b) = (side(50_000, 5_000, 1), side(50_000, 5_000, 2), side(50_000, 5_000, 3));
         for statistic in [Statistic::Mean, Statistic::Median] {
             let ratio = compare(&a, &b, &again, statistic, &none());

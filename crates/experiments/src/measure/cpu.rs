@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_told_apart() {
+    fn threads_are_distinguished() {
         assert!(of_thread(std::process::id()).is_some());
         assert_eq!(of_thread(0), None);
     }

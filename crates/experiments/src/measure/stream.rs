@@ -53,7 +53,7 @@ pub enum MissKind {
 }
 
 /// Maximum number of misses that are reported one by one.
-const MISSES_TOLD_MAX: usize = 10;
+const MISSES_REPORTED_MAX: usize = 10;
 
 /// The results of a stream.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -177,7 +177,7 @@ impl StreamSummary {
             return;
         }
         self.worst_excess_ms = self.worst_excess_ms.max(excess.as_millis_f64());
-        if self.unexcused_misses.len() < MISSES_TOLD_MAX {
+        if self.unexcused_misses.len() < MISSES_REPORTED_MAX {
             let hole = excuses.last_before(arrived);
             self.unexcused_misses.push(Miss {
                 sequence: message.sequence,
@@ -333,8 +333,9 @@ mod tests {
         assert_eq!(summary.misses, 3, "1 is late, 2 is lost, 3 is damaged, 4 was policed");
         assert_eq!((summary.unexcused(), summary.judged(), summary.refused_conforming), (3, 4, 0));
         assert!((summary.worst_excess_ms - 1.0).abs() < 1e-9);
-        let told: Vec<_> = summary.unexcused_misses.iter().map(|miss| (miss.sequence, miss.kind)).collect();
-        assert_eq!(told, [(1, MissKind::Late), (2, MissKind::Lost), (3, MissKind::Lost)]);
+        let reported: Vec<_> =
+            summary.unexcused_misses.iter().map(|miss| (miss.sequence, miss.kind)).collect();
+        assert_eq!(reported, [(1, MissKind::Late), (2, MissKind::Lost), (3, MissKind::Lost)]);
     }
 
     #[test]

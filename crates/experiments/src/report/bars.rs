@@ -165,8 +165,8 @@ mod tests {
     fn samples_are_counted_by_span_and_the_tail_in_one_bar() {
         let values = [1.0, 4.9, 5.0, 12.0, 99.0, f64::NAN];
         let drawn = Bars::histogram("a", "us", values.into_iter(), (5.0, 20.0, 3));
-        let told: Vec<_> = drawn.bars.iter().map(|bar| (bar.span.0, bar.height, bar.colour)).collect();
-        assert_eq!(told, [(0.0, 2.0, 3), (5.0, 1.0, 3), (10.0, 1.0, 3), (20.0, 1.0, 3)]);
+        let described: Vec<_> = drawn.bars.iter().map(|bar| (bar.span.0, bar.height, bar.colour)).collect();
+        assert_eq!(described, [(0.0, 2.0, 3), (5.0, 1.0, 3), (10.0, 1.0, 3), (20.0, 1.0, 3)]);
     }
 
     #[test]

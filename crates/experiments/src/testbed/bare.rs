@@ -91,9 +91,10 @@ impl Bare {
 
     /// Waits until a packet comes; `false` if none did within `patience`.
     fn sleep(&self, patience: Nanos) -> anyhow::Result<bool> {
-        let inlet = self.link.best_effort_descriptor().context("a driver without a ring for best effort")?;
+        let descriptor =
+            self.link.best_effort_descriptor().context("a driver without a ring for best effort")?;
         let patience = Timespec { tv_sec: 0, tv_nsec: patience.0.min(999_999_999) as _ };
-        match poll(&mut [PollFd::from_borrowed_fd(inlet, PollFlags::IN)], Some(&patience)) {
+        match poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&patience)) {
             Err(Errno::INTR) => Ok(true),
             ready => Ok(ready? > 0),
         }

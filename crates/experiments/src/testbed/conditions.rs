@@ -47,7 +47,7 @@ pub struct Conditions {
     pub wanted: Wanted,
     /// Whether processors run in the real-time class.
     pub real_time: bool,
-    /// What carries Punctual's links, for experiments that leave it open.
+    /// Driver of Punctual's links, for experiments that do not fix it.
     pub driver: Driver,
 }
 

@@ -13,7 +13,7 @@ use crate::loads::datagram::Datagrams;
 
 /// A server that answers.
 pub trait Server: Send {
-    /// Answers until told to stop, or until the other side has ended it all. Sets `is_demoted` if its handler took too long
+    /// Answers until it is stopped, or until the other side has ended it all. Sets `is_demoted` if its handler took too long
     /// for the processor, and has had a thread of its own since.
     ///
     /// # Errors

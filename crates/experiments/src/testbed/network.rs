@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_run_left_is_removed() {
+    fn leftovers_of_an_ended_run_are_removed() {
         if !privileged() {
             return;
         }

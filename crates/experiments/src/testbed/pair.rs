@@ -16,9 +16,9 @@ use super::orders::{Answer, Counted, Echo, Hosting, Order, RoleId, Sink, Through
 use super::peer::Remote;
 use super::{Place, Roles, Wait, adapter, echo};
 use crate::loads::call::{ChannelCaller, LeadingCaller, SocketCaller};
-use crate::loads::channel::{ChannelOutlet, accept};
-use crate::loads::stream::StreamOutlet;
-use crate::loads::{Caller, Class, Outlet, direct};
+use crate::loads::channel::{ChannelSender, accept};
+use crate::loads::stream::StreamSender;
+use crate::loads::{Caller, Class, MessageSender, direct};
 use crate::measure::Sample;
 use crate::testbed::configuration::{self, End};
 use crate::testbed::network::WIRE_EXTRA_BYTES;
@@ -392,13 +392,13 @@ impl Pair {
         &mut self,
         bytes_max: u32,
         class: Class,
-    ) -> anyhow::Result<(Box<dyn Outlet>, RoleId)> {
+    ) -> anyhow::Result<(Box<dyn MessageSender>, RoleId)> {
         let (role, port) = (self.role(), self.port());
         let through = Through::Stream { port };
         self.order(Order::Sink(Sink { role, through, guaranteed: false, class, bytes_max }))?;
         let target = std::net::SocketAddrV4::new(self.address, port);
-        let outlet = self.place.within(|| Ok(StreamOutlet::connect(target)?))?;
-        Ok((Box::new(outlet), role))
+        let sender = self.place.within(|| Ok(StreamSender::connect(target)?))?;
+        Ok((Box::new(sender), role))
     }
 
     /// One-way messages through an engine, guaranteed under a contract or as best effort; and the sink's number.
@@ -411,7 +411,7 @@ impl Pair {
         contract: Option<Contract>,
         bytes_max: u32,
         class: Class,
-    ) -> anyhow::Result<(Box<dyn Outlet>, RoleId)> {
+    ) -> anyhow::Result<(Box<dyn MessageSender>, RoleId)> {
         let role = self.role();
         let name = format!("sink-{role}");
         let through = Through::Engine { engine, name: name.clone() };
@@ -423,7 +423,7 @@ impl Pair {
             Some(contract) => endsystem.open(&peer, contract)?,
             None => endsystem.best_effort(&peer, bytes_max)?,
         };
-        Ok((Box::new(ChannelOutlet(channel)), role))
+        Ok((Box::new(ChannelSender(channel)), role))
     }
 
     /// What a sink on b has taken, and how a server fares.

@@ -13,10 +13,10 @@ use punctual_os::clock::{now, wait_until};
 
 use super::orders::{Answer, Counted, Echo, Hosting, Order, RoleId, Sink, Through};
 use super::{Place, Wait, echo};
-use crate::loads::channel::ChannelInlet;
-use crate::loads::kernel::KernelInlet;
-use crate::loads::stream::StreamInlet;
-use crate::loads::{Background, Class, Inlet};
+use crate::loads::channel::ChannelReceiver;
+use crate::loads::kernel::KernelReceiver;
+use crate::loads::stream::StreamReceiver;
+use crate::loads::{Background, Class, MessageReceiver};
 use crate::testbed::daemons::Daemon;
 
 /// Maximum delay until a waiting role notices a request to stop.
@@ -181,17 +181,17 @@ impl Roles {
         let source = match through {
             Through::Kernel { port } => {
                 let address = std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, port);
-                Source::Inlet(Box::new(self.place.within(|| Ok(KernelInlet::bind(address)?))?))
+                Source::Receiver(Box::new(self.place.within(|| Ok(KernelReceiver::bind(address)?))?))
             }
             Through::Stream { port } => {
-                Source::Inlet(Box::new(self.place.within(|| Ok(StreamInlet::bind(port)?))?))
+                Source::Receiver(Box::new(self.place.within(|| Ok(StreamReceiver::bind(port)?))?))
             }
             Through::Engine { engine, name } => {
                 let endsystem = self.engine(engine)?.endsystem()?;
                 if guaranteed {
                     Source::Awaited(endsystem.listen(&name, |_| Consent::Accept)?)
                 } else {
-                    Source::Inlet(Box::new(ChannelInlet(endsystem.bind_best_effort(&name, bytes_max)?)))
+                    Source::Receiver(Box::new(ChannelReceiver(endsystem.bind_best_effort(&name, bytes_max)?)))
                 }
             }
         };
@@ -244,22 +244,22 @@ impl Drop for Roles {
 
 /// The source of a sink's messages.
 enum Source {
-    Inlet(Box<dyn Inlet>),
+    Receiver(Box<dyn MessageReceiver>),
     /// A channel that is not there yet.
     Awaited(Listener),
 }
 
 fn take(source: Source, stop: &AtomicBool, counts: &Counts) -> anyhow::Result<()> {
-    let mut inlet: Box<dyn Inlet> = match source {
-        Source::Inlet(inlet) => inlet,
+    let mut receiver: Box<dyn MessageReceiver> = match source {
+        Source::Receiver(receiver) => receiver,
         Source::Awaited(listener) => match await_channel(&listener, stop)? {
-            Some(receiver) => Box::new(ChannelInlet(receiver)),
+            Some(receiver) => Box::new(ChannelReceiver(receiver)),
             None => return Ok(()),
         },
     };
     let mut message = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        let taken = match inlet.take(&mut message, now() + DEAF) {
+        let taken = match receiver.take(&mut message, now() + DEAF) {
             Err(error) if matches!(error.downcast_ref(), Some(RecvError::Closed(_))) => return Ok(()),
             other => other?,
         };

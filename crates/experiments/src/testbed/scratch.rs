@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_and_takes_the_dead_with_it() {
+    fn it_is_removed_together_with_those_of_ended_runs() {
         let dead = std::env::temp_dir().join(format!("{PREFIX}{}-{}", 1 << 23, std::process::id()));
         std::fs::create_dir_all(&dead).expect("a directory");
         let scratch = Scratch::create().expect("a directory");

@@ -88,16 +88,16 @@ impl Track {
     pub fn open(world: &mut World, specs: &[StreamSpec], real_time: bool) -> anyhow::Result<Self> {
         let mut streams: Vec<Stream> = Vec::with_capacity(specs.len());
         for (number, spec) in specs.iter().enumerate() {
-            let (outlet, inlet) = world.connect(spec).with_context(|| format!("stream {}", spec.name))?;
+            let (sender, receiver) = world.connect(spec).with_context(|| format!("stream {}", spec.name))?;
             let live = Live::new(spec.deadline());
             let live = if world.system() == System::Punctual { live } else { live.from_sending() };
             let live = Arc::new(live);
             let stream = u32::try_from(number)?;
             let content = spec.content.clone();
             let sending =
-                Sending::new(outlet, stream, content.clone(), spec.contract.as_ref(), Arc::clone(&live));
+                Sending::new(sender, stream, content.clone(), spec.contract.as_ref(), Arc::clone(&live));
             let answers = spec.answered_by.map(|name| take_sending(&mut streams, name)).transpose()?;
-            let receiving = Receiving { inlet, stream, content, answers, live: Arc::clone(&live) };
+            let receiving = Receiving { receiver, stream, content, answers, live: Arc::clone(&live) };
             let sink = receiving.start(spec.receiver_class(real_time))?;
             streams.push(Stream { spec: spec.clone(), sending: Some(sending), sink, live });
         }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::StreamSpec;
 use crate::loads::kernel::Precedence;
-use crate::loads::{Inlet, Outlet, channel, kernel};
+use crate::loads::{MessageReceiver, MessageSender, channel, kernel};
 use crate::testbed::{Daemons, Embedded, Network};
 
 /// Which system.
@@ -36,7 +36,7 @@ impl System {
 }
 
 /// Both ends of a stream.
-pub type Ends = (Box<dyn Outlet>, Box<dyn Inlet>);
+pub type Ends = (Box<dyn MessageSender>, Box<dyn MessageReceiver>);
 
 /// A system under test.
 pub enum World {
@@ -132,7 +132,7 @@ fn connect_sockets(
     priority: bool,
     spec: &StreamSpec,
 ) -> anyhow::Result<Ends> {
-    let (outlet, inlet) = match network {
+    let (sender, receiver) = match network {
         Some(network) => {
             let host = |name| network.host(name).with_context(|| format!("no host {name} in this network"));
             let (from, to) = (host(spec.from)?, host(spec.to)?);
@@ -141,18 +141,18 @@ fn connect_sockets(
         None => kernel::loopback()?,
     };
     if priority {
-        outlet.mark(if spec.contract.is_some() { Precedence::High } else { Precedence::Low })?;
+        sender.mark(if spec.contract.is_some() { Precedence::High } else { Precedence::Low })?;
     }
-    Ok((Box::new(outlet), Box::new(inlet)))
+    Ok((Box::new(sender), Box::new(receiver)))
 }
 
 fn connect_channel(from: &Endsystem, to: &Endsystem, spec: &StreamSpec) -> anyhow::Result<Ends> {
-    let (outlet, inlet) = match spec.contract {
+    let (sender, receiver) = match spec.contract {
         Some(contract) => channel::guaranteed(from, to, spec.name, contract)?,
         None => {
             let longest = u32::try_from(spec.content.len_max()).context("a message beyond 4 GiB")?;
             channel::best_effort(from, to, spec.name, longest)?
         }
     };
-    Ok((Box::new(outlet), Box::new(inlet)))
+    Ok((Box::new(sender), Box::new(receiver)))
 }

@@ -107,11 +107,11 @@ fn apart(config: &HostConfig, found: &[Option<Device>]) -> Result<(), ConfigErro
         for (other, of_other) in found.iter().enumerate().take(index) {
             let (Some(device), Some(of_other)) = (device, of_other) else { continue };
             let (one, another) = (named(index), named(other));
-            let told = match (one.0, another.0) {
+            let reported = match (one.0, another.0) {
                 (Some(one), Some(another)) => one == another,
                 _ => one.1 == another.1,
             };
-            if device.index == of_other.index && !told {
+            if device.index == of_other.index && !reported {
                 let name = |index: usize| config.node.links[index].name.clone();
                 let (one, other, device) = (name(other), name(index), device.name.clone());
                 return Err(ConfigError::SharedDevice { one, other, device });
@@ -152,7 +152,7 @@ impl Allowed {
                 \"shaped\""
             ),
             Self::Stated(allowed) => format!(
-                "{is}, where {} are stated: raise interference_share, or set kernel_traffic = \"shaped\"",
+                "{is}, but the configuration states {}: raise interference_share, or set kernel_traffic = \"shaped\"",
                 rate_text(allowed)
             ),
         })
@@ -344,6 +344,10 @@ mod tests {
         assert!(trouble.contains("kernel_traffic = \"shaped\""), "{trouble}");
         let stated = Allowed::Stated(10_000_000);
         assert_eq!(stated.trouble(9_999_999, "eth0"), None);
-        assert!(stated.trouble(12_000_000, "eth0").is_some_and(|text| text.contains("10 Mbit/s are stated")));
+        assert!(
+            stated
+                .trouble(12_000_000, "eth0")
+                .is_some_and(|text| text.contains("the configuration states 10 Mbit/s"))
+        );
     }
 }

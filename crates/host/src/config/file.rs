@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use punctual_os::calls::Forbidden;
+
 use punctual_proto::config::{Admission, Pacing, RunPolicy, WhileBroken};
 use punctual_proto::ids::Name;
 use punctual_proto::{BitRate, Nanos, Ppm};
@@ -14,6 +15,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::Driver;
 use super::quantity::{Bytes, RateOrAuto, RateOrShare, Spin, Text};
+use super::tcp_rights::TcpRightTable;
 use crate::config::profile::Mismatch;
 
 type Maybe<Q> = Option<Text<Q>>;
@@ -183,6 +185,8 @@ pub(super) struct DaemonTable {
     pub descriptors_per_user_max: Option<u32>,
     pub request_share_per_user_max: Maybe<Ppm>,
     pub forbidden_calls: Option<Forbidden>,
+    #[serde(default)]
+    pub tcp: Vec<TcpRightTable>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -9,9 +9,9 @@ const EXPLAINED: &str = "docs/punctuald.example.toml explains every key";
 const ONCE: [&str; 4] = ["node", "processor", "daemon", "signalling"];
 
 /// For "unknown field `a`, expected one of `b`, `c`": a message with only the key that was probably meant.
-pub(super) fn unknown_key(said: &str) -> Option<String> {
-    let said = said.strip_prefix("unknown field ")?;
-    let mut quoted = said.split('`').skip(1).step_by(2);
+pub(super) fn unknown_key(message: &str) -> Option<String> {
+    let message = message.strip_prefix("unknown field ")?;
+    let mut quoted = message.split('`').skip(1).step_by(2);
     let given = quoted.next()?;
     let known: Vec<Name> = quoted.filter_map(|key| Name::new(key).ok()).collect();
     let near = Name::new(given).ok().and_then(|given| given.slip_of(known.iter()).cloned());
@@ -33,17 +33,17 @@ const EXPECTED: [(&str, &str); 6] = [
 ];
 
 /// The parser's message in plain words.
-pub(super) fn plain(said: &str) -> String {
-    if let Some((before, _)) = said.split_once("expected struct ") {
+pub(super) fn plain(message: &str) -> String {
+    if let Some((before, _)) = message.split_once("expected struct ") {
         return format!("{before}expected a table of keys");
     }
-    let expected = EXPECTED.iter().find(|(types, _)| said.ends_with(types));
-    expected.map_or_else(|| said.to_owned(), |(types, words)| said.replace(types, words))
+    let expected = EXPECTED.iter().find(|(types, _)| message.ends_with(types));
+    expected.map_or_else(|| message.to_owned(), |(types, words)| message.replace(types, words))
 }
 
 /// `[link]` for `[[link]]`, or the other way round: a message for the brackets at `at`.
-pub(super) fn brackets(said: &str, text: &str, at: usize) -> Option<String> {
-    let expected = said.strip_prefix("invalid type: map, expected ")?;
+pub(super) fn brackets(message: &str, text: &str, at: usize) -> Option<String> {
+    let expected = message.strip_prefix("invalid type: map, expected ")?;
     let line_end = text[at..].find('\n').map_or(text.len(), |end| at + end);
     let header = text[..line_end].lines().map(str::trim).rfind(|line| line.starts_with('['))?;
     let name = header.trim_start_matches('[').split(']').next()?.trim();

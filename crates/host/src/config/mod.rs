@@ -4,24 +4,26 @@
 mod convert;
 mod devices;
 pub mod drivers;
+mod error;
 mod file;
 mod links;
 mod mistakes;
 pub(crate) mod profile;
 pub mod quantity;
 mod secrets;
+mod tcp_rights;
 #[cfg(test)]
 mod tests;
 mod warnings;
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use punctual_analysis::contract::BURST_MESSAGES_MAX;
 use punctual_engine::EngineConfig;
 use punctual_engine::tcp::TcpLimits;
-use punctual_link::kernel::{KernelError, ShaperRate};
-use punctual_link::{Link, LinkError};
+use punctual_link::Link;
+use punctual_link::kernel::ShaperRate;
 use punctual_os::calls::Forbidden;
 use punctual_os::realtime::{RealTime, SchedulingClass};
 use punctual_os::{heap, random_u64};
@@ -29,12 +31,13 @@ use punctual_proto::Ppm;
 use punctual_proto::config::{KernelTraffic, NodeConfig};
 use punctual_proto::ids::Epoch;
 use punctual_trial::{Defence, holds};
-use thiserror::Error;
 
 pub use self::profile::{GivenCosts, Mismatch, ProfileSettings};
+pub use self::tcp_rights::{Endpoints, TcpRight, TcpRights};
 use crate::priorities::Priorities;
 
 pub use self::drivers::{Driver, LinkDriver};
+pub use self::error::ConfigError;
 
 /// Port of data unless configured otherwise.
 pub const DATA_PORT_DEFAULT: u16 = 7_411;
@@ -123,6 +126,8 @@ pub struct DaemonConfig {
     pub request_share_per_user_max: Ppm,
     /// What happens at a system call that is not in the list of its thread.
     pub forbidden_calls: Forbidden,
+    /// Who may use TCP of the host's own.
+    pub tcp_rights: TcpRights,
 }
 
 impl DaemonConfig {
@@ -144,97 +149,9 @@ impl Default for DaemonConfig {
             descriptors_per_user_max: 2_048,
             request_share_per_user_max: Ppm(5_000),
             forbidden_calls: Forbidden::default(),
+            tcp_rights: TcpRights::default(),
         }
     }
-}
-
-/// A mistake in a configuration, in one line.
-#[derive(Debug, Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error(
-        "cannot read the configuration {path}: {error}: name a file that is there and that this user may read"
-    )]
-    Read {
-        /// Path of the file.
-        path: String,
-        /// Why it cannot be read.
-        error: io::Error,
-    },
-    /// A line of it is wrong.
-    #[error("{path}:{line}: {what}")]
-    Line {
-        /// Path of the file.
-        path: String,
-        /// Number of the line, from 1.
-        line: usize,
-        /// The mistake, with the fix.
-        what: String,
-    },
-    /// A link cannot be opened.
-    #[error("link \"{name}\": {error}")]
-    Link {
-        /// Name of the link.
-        name: String,
-        /// Why it cannot be opened.
-        error: LinkError,
-    },
-    /// No link of a driver can be opened.
-    #[error("links with driver \"{driver}\": {error}")]
-    Driver {
-        /// The driver.
-        driver: Driver,
-        /// Why none of its links can be opened.
-        error: LinkError,
-    },
-    /// A driver has opened a different number of links than it was to open.
-    #[error("driver \"{driver}\" has opened {opened} links of {wanted}: that is a mistake in the driver")]
-    Opened {
-        /// The driver.
-        driver: Driver,
-        /// Number of links that it opened.
-        opened: usize,
-        /// Number of links that it was to open.
-        wanted: usize,
-    },
-    /// A memory link has no other end here.
-    #[error(
-        "link \"{name}\": driver \"{driver}\" connects engines inside one process: use \"{}\" between hosts",
-        Driver::default()
-    )]
-    MemoryLink {
-        /// Name of the link.
-        name: String,
-        /// Driver of the link.
-        driver: Driver,
-    },
-    /// Two links leave by one device, and the file does not declare that.
-    #[error(
-        "links \"{one}\" and \"{other}\" both leave by interface {device}: give each device = \"{device}\" and device_rate, \
-         what it drains, and rates that fit it together"
-    )]
-    SharedDevice {
-        /// A link.
-        one: String,
-        /// Another.
-        other: String,
-        /// Their device.
-        device: String,
-    },
-    /// A device cannot be had as it is configured.
-    #[error("{error}")]
-    Device {
-        /// Why the device cannot be used.
-        error: KernelError,
-    },
-    /// The boot count or the random source failed.
-    #[error("{what}: {error}")]
-    Epoch {
-        /// The attempted operation.
-        what: String,
-        /// Why it failed.
-        error: io::Error,
-    },
 }
 
 /// Reads and checks a file.
@@ -389,6 +306,6 @@ impl HostConfig {
 /// The configuration of a node whose best-effort handlers run TCP: admission counts with their calls.
 fn with_tcp_calls(mut node: NodeConfig) -> NodeConfig {
     let packet_bytes = node.links.iter().map(|link| link.packet_bytes_max).max().unwrap_or(0);
-    node.cpu.best_effort_call_max = crate::embedded::best_effort_call(&node.cpu.costs, packet_bytes);
+    node.cpu.best_effort_call_max = crate::tcp::best_effort_call(&node.cpu.costs, packet_bytes);
     node
 }

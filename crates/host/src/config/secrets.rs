@@ -74,7 +74,7 @@ fn is_private(path: &Path, owner: &Identity, mode: u32, own: &Identity) -> Resul
         ));
     }
     if mode & 0o007 != 0 {
-        return Err(format!("key_file {path} is open to everybody: chmod 600 {path}"));
+        return Err(format!("all users can use key_file {path}: chmod 600 {path}"));
     }
     if mode & 0o030 != 0 {
         return Err(format!("key_file {path} can be written by its group: chmod g-wx {path}"));
@@ -172,21 +172,21 @@ mod tests {
     /// A key of another user, a key that other users can read, and a path that is no file: each gives one
     /// line, and no call blocks.
     #[test]
-    fn keys_of_strangers_and_what_is_no_file_are_refused() {
+    fn keys_of_other_users_and_non_files_are_refused() {
         let path = Path::new("/etc/key");
         let root = Identity { user: 0, group: 0 };
         let daemon = Identity { user: 900, group: 901 };
-        let stranger = Identity { user: 1_000, group: 901 };
+        let other_user = Identity { user: 1_000, group: 901 };
         let shared = Identity { user: 0, group: 901 };
         for (owner, mode) in [(&root, 0o600), (&daemon, 0o640), (&shared, 0o440), (&daemon, 0o400)] {
             assert_eq!(is_private(path, owner, 0o100_000 | mode, &daemon), Ok(()), "{mode:o}");
         }
         for (owner, mode, what) in [
-            (&stranger, 0o600, "belongs to user 1000"),
+            (&other_user, 0o600, "belongs to user 1000"),
             (&root, 0o640, "can be read by group 0"),
             (&shared, 0o660, "written by its group"),
-            (&root, 0o604, "open to everybody"),
-            (&daemon, 0o602, "open to everybody"),
+            (&root, 0o604, "all users can use"),
+            (&daemon, 0o602, "all users can use"),
             (&daemon, 0o610, "chmod g-wx"),
         ] {
             let refused = is_private(path, owner, 0o100_000 | mode, &daemon).expect_err("refused");

@@ -25,7 +25,7 @@ fn read(text: &str) -> Result<HostConfig, String> {
 }
 
 /// The example with every commented key enabled, except those that exclude another.
-fn everything_said() -> String {
+fn every_key_set() -> String {
     let excluded = [
         "# queue = ",
         "# xdp_mode",
@@ -95,10 +95,10 @@ fn the_example_is_the_defaults() {
 
 #[test]
 fn every_key_of_the_example_exists_with_the_default_that_it_shows() {
-    let said = everything_said();
+    let configured = every_key_set();
     let commented = |text: &str| text.lines().filter(|line| line.starts_with("# ")).count();
-    assert!(commented(EXAMPLE) > commented(&said) + 50, "{said}");
-    let mut explicit = read(&said).unwrap_or_else(|error| panic!("{error}\n{said}"));
+    assert!(commented(EXAMPLE) > commented(&configured) + 50, "{configured}");
+    let mut explicit = read(&configured).unwrap_or_else(|error| panic!("{error}\n{configured}"));
     let implicit = read(EXAMPLE).expect("the example");
     let udp: &mut UdpOptions = explicit.drivers[0].settings_mut().expect("a UDP link");
     assert_eq!(udp.device.take().as_deref(), Some("eth0"));
@@ -135,15 +135,15 @@ fn the_file_is_complete_in_the_example() {
         "level",
     ];
     for field in fields.filter(|field| !tables.contains(field)) {
-        let stands =
+        let is_set =
             EXAMPLE.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{field} = ")));
-        assert!(stands, "the example lacks {field}");
+        assert!(is_set, "the example lacks {field}");
     }
 }
 
 #[test]
-fn every_key_of_a_link_over_xdp_means_what_the_example_says() {
-    let said = everything_said();
+fn every_key_of_a_link_over_xdp_does_what_the_example_describes() {
+    let configured = every_key_set();
     let xdp = |line: &str| {
         let key = line.trim_start_matches("# ").split(" = ").next().unwrap_or("").to_owned();
         let keys = [
@@ -162,8 +162,8 @@ fn every_key_of_a_link_over_xdp_means_what_the_example_says() {
     };
     let is_of_udp =
         |line: &&str| !["socket_", "interference_", "pace"].iter().any(|start| line.starts_with(start));
-    let said = said.replace("\"exclusive\"", "\"shaped\"");
-    let text: Vec<String> = said
+    let configured = configured.replace("\"exclusive\"", "\"shaped\"");
+    let text: Vec<String> = configured
         .lines()
         .filter(is_of_udp)
         .map(|line| xdp(line).unwrap_or_else(|| line.replace("driver = \"udp\"", "driver = \"xdp\"")))
@@ -202,7 +202,7 @@ fn an_explicit_burst_is_the_shapers() {
 }
 
 #[test]
-fn the_kernels_rate_follows_admission_up_to_what_is_said_where_that_is_sound() {
+fn the_kernels_rate_follows_admission_up_to_its_limit_where_that_is_sound() {
     let link = |rest: &str| {
         let xdp = "driver = \"xdp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"\nrate_error = \"0%\"";
         let config =
@@ -402,18 +402,18 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
         ),
         (small("", xdp, "packet = \"5GiB\""), 13, "packet of 5368709120 B is too large: give less"),
     ];
-    for (text, line, says) in cases {
-        let error = read(&text).expect_err(says);
+    for (text, line, has_message) in cases {
+        let error = read(&text).expect_err(has_message);
         let begins = format!("/etc/host.toml:{line}: ");
         assert!(
-            error.starts_with(&begins) && error.contains(says) && !error.contains('\n'),
-            "{says}: {error}\n{text}"
+            error.starts_with(&begins) && error.contains(has_message) && !error.contains('\n'),
+            "{has_message}: {error}\n{text}"
         );
     }
 }
 
 #[test]
-fn what_is_said_arrives() {
+fn configured_values_arrive() {
     let config = read(&small(
         "policy = \"fixed-priority\"\ncpu = 1\ncosts.send_packet = \"3us\"\nbest_effort_host = true",
         "driver = \"memory\"\npace = \"completion\"\nreaction = \"40us\"\nadmission = \"d-order\"\npacket = \"64KiB\"",
@@ -468,7 +468,7 @@ fn each_class_of_a_link_may_be_waited_for_awake() {
 }
 
 #[test]
-fn a_processor_may_be_told_to_spin() {
+fn a_processor_can_be_configured_to_spin() {
     let spin = |text: &str| read(&small(&format!("spin = \"{text}\""), MEMORY, "")).map(|config| config.spin);
     assert_eq!(spin("20us"), Ok(Nanos::from_micros(20)));
     assert_eq!(spin("always"), Ok(Nanos::MAX));
@@ -632,7 +632,7 @@ fn behind_a_shaper_an_urgent_packet_waits_for_two_bursts_and_a_timer() {
 }
 
 #[test]
-fn a_link_that_measures_itself_knows_no_rate_and_contradicts_what_needs_one() {
+fn a_link_that_measures_its_rate_excludes_keys_that_need_one() {
     let link = |driver: &str, keys: &str| {
         let text = format!(
             "driver = \"{driver}\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"no-such\"\n{keys}"
@@ -670,7 +670,7 @@ fn a_link_that_measures_itself_knows_no_rate_and_contradicts_what_needs_one() {
 #[test]
 fn a_file_that_is_not_there_is_named_with_the_fix() {
     let error = super::load(Path::new("/no/such.toml")).expect_err("nothing is there").to_string();
-    assert!(error.contains("/no/such.toml") && error.contains("name a file that is there"), "{error}");
+    assert!(error.contains("/no/such.toml") && error.contains("name a file that exists"), "{error}");
 }
 
 #[test]

@@ -119,6 +119,10 @@ impl<H: Host> Service<H> {
         if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {
             self.host.unwatch(channel);
         }
+        let is_tcp = |end: &End| matches!(end.stage, Stage::Tcp(_) | Stage::TcpListener { .. });
+        if let (true, Some(tcp)) = (self.ends.get(&channel).is_some_and(is_tcp), self.host.tcp()) {
+            tcp.release(channel);
+        }
         // For these no event of the node follows.
         let is_over = |end: &End| {
             matches!(end.stage, Stage::BestEffort | Stage::Registering(_) | Stage::Handler { .. })

@@ -55,7 +55,7 @@ impl DescriptorsInFlight {
     }
 
     /// Number of descriptors that the reader has read since the last call, according to `socket`.
-    pub(super) fn look(&mut self, socket: impl AsFd) -> u64 {
+    pub(super) fn recount(&mut self, socket: impl AsFd) -> u64 {
         if self.is_over() {
             return 0;
         }
@@ -115,7 +115,7 @@ mod tests {
         for most in [4, 4, 7, 7, 8] {
             assert!(!flight.is_over());
             read(&theirs);
-            landed += flight.look(&ours);
+            landed += flight.recount(&ours);
             assert!(landed <= most, "{landed} of {most}");
         }
         assert!(landed == 8 && flight.is_over());
@@ -124,7 +124,7 @@ mod tests {
     /// The number of unread packets of a client that reads continuously but never empties the queue is
     /// bounded by the size of that queue.
     #[test]
-    fn who_always_has_something_unread_lands_all_the_same() {
+    fn descriptors_are_released_for_a_socket_that_always_has_unread_packets() {
         let (ours, theirs) = pair();
         let (mut flight, mut unread) = (DescriptorsInFlight::default(), 0);
         put(&mut flight, &ours, 300, 0);
@@ -132,7 +132,7 @@ mod tests {
             put(&mut flight, &ours, 300, 4);
             unread += 4;
             read(&theirs);
-            unread -= flight.look(&ours);
+            unread -= flight.recount(&ours);
             assert!((4..=5 * 4).contains(&unread), "{unread}");
         }
     }
@@ -145,8 +145,8 @@ mod tests {
         put(&mut flight, &ours, 300, 4);
         shutdown(&theirs, Shutdown::Both).expect("shut");
         shutdown(&ours, Shutdown::Both).expect("shut");
-        assert_eq!(flight.look(&ours), 0);
+        assert_eq!(flight.recount(&ours), 0);
         drop(theirs);
-        assert_eq!(flight.look(&ours), 4);
+        assert_eq!(flight.recount(&ours), 4);
     }
 }

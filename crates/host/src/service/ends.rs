@@ -8,10 +8,11 @@ use punctual_ipc::api::{ApiError, Resource};
 use punctual_ipc::ring::RingHandles;
 use punctual_ipc::ring::incoming::InboxHealth;
 use punctual_ipc::ring::outgoing::OutboxHealth;
-use punctual_proto::api::{RtuId, UserId};
+use punctual_proto::api::{RtuClass, RtuId, UserId};
 use punctual_proto::ids::ChannelId;
 
 use super::cleanup::Abandoned;
+use super::requests::tcp::TcpEndpoint;
 use super::requests::upcalls::Registering;
 use super::ringers::Held;
 use super::waiting::Requester;
@@ -35,6 +36,10 @@ pub(super) enum Stage {
     /// A handler of a program. `reports`: the ring back, until the program has asked for it. No event follows when it is
     /// closed.
     Handler { handler: RtuId, reports: Option<RingHandles> },
+    /// A TCP connection.
+    Tcp(Box<TcpEndpoint>),
+    /// A TCP listener, with the class of its connections. `call`: waits for the answer of admission.
+    TcpListener { class: RtuClass, call: Option<u64> },
 }
 
 /// One end of a channel on this host.
@@ -83,8 +88,8 @@ impl End {
 pub(super) enum Health {
     Outbox(OutboxHealth),
     Inbox(InboxHealth),
-    /// Reports of a handler, and its calls.
-    Handler(OutboxHealth, InboxHealth),
+    /// Reports of a handler, and its calls; or both rings of a TCP connection.
+    Both(OutboxHealth, InboxHealth),
 }
 
 impl Health {
@@ -92,7 +97,7 @@ impl Health {
         match self {
             Self::Outbox(health) => health.is_broken(),
             Self::Inbox(health) => health.is_broken(),
-            Self::Handler(reports, calls) => reports.is_broken() || calls.is_broken(),
+            Self::Both(reports, calls) => reports.is_broken() || calls.is_broken(),
         }
     }
 
@@ -100,7 +105,7 @@ impl Health {
         match self {
             Self::Outbox(health) => health.is_alone(),
             Self::Inbox(health) => health.is_alone(),
-            Self::Handler(reports, calls) => reports.is_alone() && calls.is_alone(),
+            Self::Both(reports, calls) => reports.is_alone() && calls.is_alone(),
         }
     }
 
@@ -108,7 +113,7 @@ impl Health {
         match self {
             Self::Outbox(health) => health.accept(),
             Self::Inbox(health) => health.accept(),
-            Self::Handler(reports, calls) => reports.accept().and_then(|()| calls.accept()),
+            Self::Both(reports, calls) => reports.accept().and_then(|()| calls.accept()),
         }
     }
 }

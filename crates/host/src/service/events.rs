@@ -76,7 +76,7 @@ impl<H: Host> Service<H> {
             }
             Event::Registered { channel, answer } => self.registered(channel, answer),
             Event::Incoming(incoming) => self.incoming_channel(incoming),
-            Event::Established { channel } => self.tell(channel, Push::Established { channel }),
+            Event::Established { channel } => self.notify(channel, Push::Established { channel }),
             Event::Requested { listener, to, contract, user, token } => {
                 match self.listeners.get(&listener).map(|(client, _)| *client) {
                     Some(client) => {
@@ -95,7 +95,7 @@ impl<H: Host> Service<H> {
                 if let Some(end) = self.ends.get(&channel) {
                     self.host.channel_closed(end.account, &end.what, reason);
                 }
-                self.tell(channel, Push::Closed { channel, reason, receipt });
+                self.notify(channel, Push::Closed { channel, reason, receipt });
                 if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {
                     self.host.unwatch(channel);
                 }
@@ -103,17 +103,17 @@ impl<H: Host> Service<H> {
             }
             Event::Decided { took, .. } => self.spent.set(self.spent.get() + took / DECISION_CHARGE_DIVISOR),
             Event::Stage { channel: Some(channel), stage, healed } => {
-                self.tell(channel, Push::Stage { channel, stage, healed });
+                self.notify(channel, Push::Stage { channel, stage, healed });
             }
             Event::Stage { channel: None, stage, healed } => self.host.stage_changed(&stage, healed),
             Event::Late(stage) => self.host.stage_late(&stage),
             Event::Rate { link, result } => self.rate_measured(link, result),
             Event::Link { link, change } => self.host.link_changed(link, change),
-            Event::Notice { channel, notice } => self.tell(channel, Push::Notice { channel, notice }),
+            Event::Notice { channel, notice } => self.notify(channel, Push::Notice { channel, notice }),
         }
     }
 
-    fn tell(&mut self, channel: ChannelId, push: Push) {
+    fn notify(&mut self, channel: ChannelId, push: Push) {
         if let Some(client) = self.ends.get(&channel).and_then(|end| end.client) {
             self.push(client, push);
         }
@@ -241,7 +241,7 @@ impl<H: Host> Service<H> {
     /// A channel that waits for consent is refused: another user has less.
     fn give_way(&mut self, channel: ChannelId) {
         self.counters.over_quota += 1;
-        self.tell(channel, Push::Closed { channel, reason: CloseReason::Local, receipt: None });
+        self.notify(channel, Push::Closed { channel, reason: CloseReason::Local, receipt: None });
         self.release_end(channel);
         // `Unknown` means that its source has closed it: that event follows, and has no effect.
         let _ = self.on_node(move |node, now| node.refuse(channel, CROWDED, now));

@@ -142,12 +142,12 @@ impl<H: Host> Service<H> {
     /// call.
     pub fn collect_gone(&mut self) -> io::Result<()> {
         let mut gone = Vec::new();
-        let told = self.files.take_gone(FileWatcher::left, &mut gone);
+        let collected = self.files.take_gone(FileWatcher::left, &mut gone);
         for (user, bytes) in gone {
             self.accounts.give_back(user, Resource::BufferBytes, bytes);
             self.accounts.give_back(user, Resource::Descriptors, FILE_DESCRIPTORS);
         }
-        told
+        collected
     }
 }
 
@@ -218,13 +218,13 @@ mod tests {
             files.watch(ANN, &ring, &needs).expect("watched");
             drop((writer, ring));
         }
-        let mut told = Vec::new();
+        let mut collected = Vec::new();
         let no_descriptor = |_: &FileWatcher| Err(io::Error::from(rustix::io::Errno::MFILE));
-        files.take_gone(no_descriptor, &mut told).expect_err("who is left is not known");
-        assert!((1..2 * rings).contains(&told.len()), "{} of {rings} rings", told.len());
+        files.take_gone(no_descriptor, &mut collected).expect_err("who is left is not known");
+        assert!((1..2 * rings).contains(&collected.len()), "{} of {rings} rings", collected.len());
         // No later event reports these files again.
-        files.take_gone(no_descriptor, &mut told).expect_err("nor is it now");
-        assert_eq!(told.len() + gone(&mut files).len(), 2 * rings);
+        files.take_gone(no_descriptor, &mut collected).expect_err("nor is it now");
+        assert_eq!(collected.len() + gone(&mut files).len(), 2 * rings);
         assert!(files.held.is_empty());
     }
 }

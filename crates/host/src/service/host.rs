@@ -15,7 +15,10 @@ use thiserror::Error;
 
 use punctual_ipc::api::EngineStatus;
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
-use punctual_ipc::wake::Rank;
+use punctual_ipc::wake::{Alarm, Rank};
+
+use crate::config::TcpRights;
+use crate::tcp::daemon::DaemonTcp;
 
 /// The engine has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -90,6 +93,18 @@ pub trait Host {
 
     /// Has the doorbell forgotten, and does not wait for that.
     fn unwatch(&self, channel: ChannelId);
+
+    /// Begins to serve TCP of the host's own, if it has room for some; `alarm` rings when something of it has happened.
+    ///
+    /// # Errors
+    /// If the engine refuses what all connections need, or threads run out.
+    fn serve_tcp(&self, alarm: &Alarm) -> std::io::Result<()>;
+
+    /// TCP of the host's own; `None`: it has none.
+    fn tcp(&self) -> Option<&DaemonTcp>;
+
+    /// Who may use it, and for which addresses and ports.
+    fn tcp_rights(&self) -> &TcpRights;
 
     /// The node's next event, if there is one.
     ///

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_kept_for_root_whoever_else_is_there() {
+    fn a_place_is_kept_for_root_beside_any_other_users() {
         let mut accounts = Accounts::new(Quotas { users: 2, ..Quotas::default() });
         let take = |accounts: &mut Accounts, user| accounts.take(UserId(user), Resource::Clients, 1);
         assert_eq!([5, 6].map(|user| take(&mut accounts, user)), [Ok(()), Ok(())]);
@@ -162,7 +162,7 @@ mod tests {
 
     /// By default 64 users may have 64 listeners each: all that the node had before some were reserved.
     #[test]
-    fn listeners_are_kept_for_root_whoever_else_has_all_others() {
+    fn listeners_are_kept_for_root_if_other_users_hold_all_others() {
         let mut accounts = Accounts::new(Quotas { users: 64, listeners: 64, ..Quotas::default() });
         for user in (0..64).map(|user| UserId(5_000 + user)) {
             assert!((0..64).all(|_| accounts.take_listener(user).is_ok()));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_beyond_the_limit_itself_says_so() {
+    fn an_amount_beyond_the_limit_itself_gets_that_error() {
         let mut accounts = Accounts::new(Quotas { buffer_bytes: 10, ..Quotas::default() });
         let error = ApiError::Quota { what: Resource::BufferBytes, used: 11, limit: 10 };
         assert_eq!(accounts.take(UserId(1), Resource::BufferBytes, 11), Err(error));

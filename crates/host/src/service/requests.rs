@@ -6,6 +6,7 @@ mod doorbells;
 mod making;
 mod opening;
 mod pages;
+pub(super) mod tcp;
 pub(super) mod upcalls;
 
 use std::os::fd::OwnedFd;
@@ -20,6 +21,7 @@ use punctual_trial::{Defence, holds};
 
 use super::ringers::Held;
 use super::{ClientId, Effect, Host, HostGone, Service};
+use crate::tcp::daemon::DaemonTcp;
 
 /// The refusal of a program in another process that requests the processor's time for its handlers.
 const HANDLER_TIME: &str = "a daemon runs no handlers of programs on its processor: listen with a handler_time of zero, or embed \
@@ -115,6 +117,16 @@ impl<H: Host> Service<H> {
             }
             Request::Register { terms, thread } => self.register(client, account, id, terms, thread),
             Request::Reports { channel } => self.reports(client, channel),
+            Request::ConnectTcp { peer, class } => self.connect_tcp(client, account, id, peer, class),
+            Request::ListenTcp { local, class, backlog } => {
+                self.listen_tcp(client, account, id, local, (class, backlog))
+            }
+            Request::AcceptTcp { channel } => self.accept_tcp(client, account, id, channel),
+            Request::TcpOutbox { channel } => self.tcp_outbox(client, channel),
+            Request::ShutdownTcp { channel } => self.change_tcp(client, channel, DaemonTcp::shutdown),
+            Request::ResetTcp { channel } => self.change_tcp(client, channel, DaemonTcp::reset),
+            Request::TcpStatus { channel } => self.tcp_status(client, channel),
+            Request::TcpConnections { after } => self.tcp_connections(after),
             Request::Handlers { after } => self.handlers(after),
             Request::Attached { channel } => self.attached(client, channel),
             Request::Alternate { channel } => self.alternate(client, channel),

@@ -72,7 +72,7 @@ pub struct Server<H: Host> {
     /// Connections that were cut and have not read what was sent with descriptors.
     departed: VecDeque<Departed>,
     /// When to check next which descriptors have been read.
-    look_at: Option<Instant>,
+    check_at: Option<Instant>,
     /// The kernel did not report which files of rings are gone: the time of the next attempt.
     collect_at: Option<Instant>,
     spare: Spare,
@@ -117,7 +117,7 @@ impl<H: Host> Server<H> {
             sessions: BTreeMap::new(),
             refused_connections: RefusedConnections::default(),
             departed: VecDeque::new(),
-            look_at: None,
+            check_at: None,
             collect_at: None,
             spare: Spare::new()?,
             accept_after: None,
@@ -149,8 +149,8 @@ impl<H: Host> Server<H> {
             if ready.gone {
                 self.collect_gone();
             }
-            if self.look_at.is_some_and(|at| at <= Instant::now()) {
-                self.look_aloft();
+            if self.check_at.is_some_and(|at| at <= Instant::now()) {
+                self.check_in_flight();
             }
             self.service.discard_time();
             self.service.end_some();
@@ -158,6 +158,7 @@ impl<H: Host> Server<H> {
             self.read_all(&ready.read);
             if ready.alarm {
                 self.service.close_broken();
+                self.service.handle_tcp();
             }
             if self.handle_events().is_err() {
                 self.apply_effects();
@@ -172,14 +173,14 @@ impl<H: Host> Server<H> {
 
     /// Gives back the quota of ring files that are gone. If the kernel does not report which, tries later.
     fn collect_gone(&mut self) {
-        let told = self.service.collect_gone();
-        if let (Err(error), None) = (&told, self.collect_at) {
+        let collected = self.service.collect_gone();
+        if let (Err(error), None) = (&collected, self.collect_at) {
             tracing::warn!(
                 "cannot find out which ring files are still in use ({error}): they count in their users' \
                  quotas until that works; if this continues, raise the limit of descriptors (LimitNOFILE)"
             );
         }
-        self.collect_at = told.err().and_then(|_| Instant::now().checked_add(COLLECT_PAUSE));
+        self.collect_at = collected.err().and_then(|_| Instant::now().checked_add(COLLECT_PAUSE));
     }
 
     /// Handles some of the node's events. If more are left, its descriptor stays readable.
@@ -216,9 +217,9 @@ impl<H: Host> Server<H> {
         let pause = self.accept_after.map(|after| after.saturating_duration_since(Instant::now()));
         let accepting = self.listening.as_ref().filter(|_| pause.is_none_or(|pause| pause.is_zero()));
         let mut timeout = pause.filter(|_| accepting.is_none());
-        let look = self.look_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let next_check = self.check_at.map(|at| at.saturating_duration_since(Instant::now()));
         let collect = self.collect_at.map(|at| at.saturating_duration_since(Instant::now()));
-        timeout = [timeout, look, collect].into_iter().flatten().min();
+        timeout = [timeout, next_check, collect].into_iter().flatten().min();
         if self.service.has_left() {
             timeout = Some(Duration::ZERO);
         }
@@ -307,7 +308,7 @@ impl<H: Host> Server<H> {
 
     /// Takes a client's next request; `false`: there was none, or it is cut.
     fn read_one(&mut self, client: ClientId) -> bool {
-        self.look(client);
+        self.check_client(client);
         let Some(session) = self.sessions.get(&client) else { return false };
         match socket::receive_bare(&session.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
             Ok(Some(packet)) => match packet.parse() {
@@ -365,7 +366,7 @@ impl<H: Host> Server<H> {
     /// Ends a connection, at its user's expense.
     fn cut(&mut self, client: ClientId) {
         self.forget_unread(client);
-        self.look(client);
+        self.check_client(client);
         let account = self.service.account_of(client);
         let session = self.sessions.remove(&client);
         self.service.disconnect(client);

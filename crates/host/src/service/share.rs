@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_without_end_gets_its_share_and_keeps_nobody_waiting() {
+    fn a_user_that_sends_requests_without_end_gets_its_share_and_delays_no_other() {
         let mut shares = Shares::new(Ppm(5_000), REQUESTS_DEPTH);
         let (mut now, mut spent) = (Instant::ZERO + ms(1), Nanos::ZERO);
         let end = now + Nanos::from_secs(100);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn root_is_not_held_to_it_nor_anybody_where_there_is_no_bound() {
+    fn root_is_exempt_and_without_a_bound_all_users_are() {
         let (mut shares, mut free) =
             (Shares::new(Ppm(5_000), REQUESTS_DEPTH), Shares::new(Ppm(1_000_000), REQUESTS_DEPTH));
         shares.charge(UserId(0), Nanos::from_secs(9), Instant(1));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_that_are_full_again_are_forgotten() {
+    fn full_buckets_are_removed() {
         let mut shares = Shares::new(Ppm(5_000), REQUESTS_DEPTH);
         for user in 0..10 * BUCKETS as u32 {
             shares.charge(UserId(4_000_000 + user), ms(1), Instant(u64::from(user) * 1_000_000));

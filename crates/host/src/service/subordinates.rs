@@ -127,7 +127,7 @@ mod tests {
     const NAMES: &str = "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/:/bin/sh\nbob:x:1001:1001::/:/bin/sh\n";
 
     #[test]
-    fn lines_are_read_by_name_and_by_number_and_others_say_nothing() {
+    fn lines_are_read_by_name_and_by_number_and_others_are_ignored() {
         let ranges =
             parse("bob:300000:10\nann:100000:65536\n1002:200000:1\ncy:1:2\nann:x:1\nann:5:0\n\n#", NAMES);
         let of = |first, last, owner| Range { first, last, owner };
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn subordinates_count_as_their_owner_as_soon_as_the_file_says_so() {
+    fn subordinates_count_as_their_owner_as_soon_as_the_file_lists_them() {
         let folder = std::env::temp_dir().join(format!("punctual-subuid-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let (ranges, names) = (folder.join("subuid"), folder.join("passwd"));

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_told_by_name() {
+    fn classes_are_shown_by_name() {
         let text = |class: ClassStatus| serde_json::to_string(&class).expect("JSON");
         assert_eq!(text(ClassStatus::Fifo { priority: 80 }), r#"{"name":"fifo","priority":80}"#);
         let deadline = ClassStatus::Deadline { runtime_ns: 5, period_ns: 9 };

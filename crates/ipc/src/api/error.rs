@@ -1,10 +1,12 @@
 //! Why a request was not done.
 
+use std::net::SocketAddr;
+
 use punctual_proto::api::{ChannelRefusal, RateRefusal, RequestError, RtuRefusal};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::Resource;
+use super::{Resource, TcpEnd};
 use crate::ring::RingError;
 
 /// Why a request failed. One clear line each.
@@ -50,6 +52,17 @@ pub enum ApiError {
     /// A handler is not registered.
     #[error("the handler is refused: {0}")]
     Handler(RtuRefusal),
+    /// There is no TCP connection or listener.
+    #[error("{0}")]
+    Tcp(String),
+    /// The peer of a TCP connection refuses it, or does not answer.
+    #[error("{peer}: {why}")]
+    TcpPeer {
+        /// The peer's address and port.
+        peer: SocketAddr,
+        /// Why.
+        why: TcpEnd,
+    },
     /// A link was not measured.
     #[error("link {link} is not measured: {why}")]
     MeasureRate {

@@ -9,6 +9,9 @@ mod error;
 mod quotas;
 mod request;
 mod status;
+mod tcp;
+
+use std::net::SocketAddr;
 
 use punctual_analysis::Contract;
 use punctual_proto::api::{
@@ -25,6 +28,7 @@ pub use error::ApiError;
 pub use quotas::{Quotas, Resource, UserStatus};
 pub use request::Request;
 pub use status::{ApiStatus, Audit, HandlerStatus, HostStatus, Waiting, WrongCount};
+pub use tcp::{TcpConnectionStatus, TcpEnd, TcpState};
 
 /// Version of this API, which the client sends first. Version 2: more reasons for the end of a channel, and
 /// what its sink has received. 3: latencies by the hosts' clocks, and the stage that broke its promise;
@@ -32,8 +36,8 @@ pub use status::{ApiStatus, Audit, HandlerStatus, HostStatus, Waiting, WrongCoun
 /// where they end; packets that wait for a client and the cost of its requests are within quotas; rings
 /// consist of two files, one for each writer, which programs seal; doorbells are sockets. 6: a channel's
 /// counters are in the daemon's file of its ring. 7: descriptors are within quotas. 8: handlers of programs;
-/// everything else is unchanged.
-pub const VERSION: u32 = 8;
+/// everything else is unchanged. 9: TCP of the host's own; everything else is unchanged.
+pub const VERSION: u32 = 9;
 /// Oldest version of a client that the daemon serves: later versions only add to it.
 pub const VERSION_OLDEST: u32 = 7;
 /// Largest packet either way.
@@ -127,6 +131,32 @@ pub enum Answer {
         /// Whether there are more behind the last one.
         more: bool,
     },
+    /// The answer to `ConnectTcp` and `AcceptTcp`: the connection is open. The descriptors of the ring that brings its bytes
+    /// come with it.
+    TcpConnected {
+        /// The handle.
+        channel: ChannelId,
+        /// This host's address and port.
+        local: SocketAddr,
+        /// The peer's address and port.
+        peer: SocketAddr,
+        /// The ring.
+        ring: RingShape,
+    },
+    /// The answer to `ListenTcp`.
+    TcpListening {
+        /// The handle.
+        channel: ChannelId,
+    },
+    /// The answer to `TcpStatus`; `None`: the connection is over.
+    TcpStatus(Option<TcpConnectionStatus>),
+    /// The answer to `TcpConnections`.
+    TcpConnections {
+        /// Connections in the order of their handles.
+        connections: Vec<TcpConnectionStatus>,
+        /// Whether there are more behind the last one.
+        more: bool,
+    },
     /// The answer to `CoSchedule`.
     CoScheduled {
         /// The thread's `SCHED_FIFO` priority now.
@@ -134,7 +164,7 @@ pub enum Answer {
     },
     /// The answer to `Alternate`. The doorbell's descriptor comes with it.
     Alternates,
-    /// The answer to `Consent`, `OpenBestEffort`, `BindBestEffort` and `Reports`. The ring's descriptors come with it.
+    /// The answer to `Consent`, `OpenBestEffort`, `BindBestEffort`, `Reports` and `TcpOutbox`. The ring's descriptors come with it.
     Ring {
         /// The handle.
         channel: ChannelId,
@@ -232,6 +262,13 @@ pub enum Push {
         stage: BrokenStage,
         /// True if the stage has kept its promise for a lease.
         healed: bool,
+    },
+    /// A TCP connection ended. What has come is still in its ring.
+    TcpEnded {
+        /// Handle of the connection.
+        channel: ChannelId,
+        /// Why it ended.
+        why: TcpEnd,
     },
     /// An event of a channel.
     Notice {

@@ -1,7 +1,9 @@
 //! Requests of clients.
 
+use std::net::SocketAddr;
+
 use punctual_analysis::{Contract, Nanos};
-use punctual_proto::api::{RtuId, RtuTerms, UserId};
+use punctual_proto::api::{RtuClass, RtuId, RtuTerms, UserId};
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
 use serde::{Deserialize, Serialize};
 
@@ -152,6 +154,52 @@ pub enum Request {
     Reports {
         /// Handle of the handler.
         channel: ChannelId,
+    },
+    /// Connects by TCP of this host's own. Answered when the connection is open, or refused.
+    ConnectTcp {
+        /// The peer's address and port.
+        peer: SocketAddr,
+        /// Class of both handlers of the connection, whose data units are segments.
+        class: RtuClass,
+    },
+    /// Listens for TCP connections at an address of this host. Answered when admission has.
+    ListenTcp {
+        /// Address and port.
+        local: SocketAddr,
+        /// Class of the listener's handler and of the handlers of each connection.
+        class: RtuClass,
+        /// Connections that wait to be accepted at most.
+        backlog: u32,
+    },
+    /// Accepts a connection of a listener. Answered when there is one.
+    AcceptTcp {
+        /// Handle of the listener.
+        channel: ChannelId,
+    },
+    /// The ring in which the program of a TCP connection writes. Once, and `Attached` follows.
+    TcpOutbox {
+        /// Handle of the connection.
+        channel: ChannelId,
+    },
+    /// Closes the program's direction of a TCP connection behind what it has written. `Close` closes both.
+    ShutdownTcp {
+        /// Handle of the connection.
+        channel: ChannelId,
+    },
+    /// Ends a TCP connection at once: its peer is reset.
+    ResetTcp {
+        /// Handle of the connection.
+        channel: ChannelId,
+    },
+    /// State of one TCP connection.
+    TcpStatus {
+        /// Handle of the connection.
+        channel: ChannelId,
+    },
+    /// TCP connections of the host after one, as many as fit.
+    TcpConnections {
+        /// The last one that is known.
+        after: Option<ChannelId>,
     },
     /// Handlers of the host after one, as many as fit.
     Handlers {

@@ -33,8 +33,9 @@ pub struct HostStatus {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more_handlers: bool,
     /// Counts compared with what there is; only for root and the daemon's own user, and where few channels are here.
-    #[serde(default)]
-    pub books: Option<Audit>,
+    // The key stays for compatibility.
+    #[serde(default, rename = "books")]
+    pub audit: Option<Audit>,
 }
 
 /// A program's handler on the processor.

@@ -207,6 +207,13 @@ impl InboxWriter {
         (position % u64::from(self.shared.shape.slots)) as usize
     }
 
+    /// The ring is full: the application is requested to ring when it has taken a message, and the ring is checked again.
+    fn pop_armed(&mut self) -> Option<u32> {
+        wake::arm(Own(&self.shared.region).ticket());
+        self.collect();
+        self.shared.free.pop()
+    }
+
     /// Takes back slots that the application has freed, [`COLLECTED_AT_ONCE`] at most: one is enough for the
     /// caller, and a ring may have thousands.
     fn collect(&mut self) {
@@ -233,11 +240,8 @@ impl Inbox for InboxWriter {
         if self.is_broken() {
             return None;
         }
-        self.shared.free.pop().map(|index| InboxSlot {
-            shared: Arc::clone(&self.shared),
-            index,
-            published: false,
-        })
+        let free = self.shared.free.pop().or_else(|| self.pop_armed());
+        free.map(|index| InboxSlot { shared: Arc::clone(&self.shared), index, published: false })
     }
 
     fn publish(&mut self, slot: InboxSlot, info: MessageInfo) {

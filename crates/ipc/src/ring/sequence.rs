@@ -70,12 +70,12 @@ impl Writer {
 /// copies so far, returns `true`. Returns `false` if no copy was consistent.
 pub fn read(view: &View, at: usize, words: &mut [u64], mut again: impl FnMut(u32) -> bool) -> bool {
     let begun = view.word(at, Ordering::Acquire);
-    let mut looks = 0;
+    let mut attempts = 0;
     loop {
         let is_whole = copy(view, at, words);
-        looks += 1;
+        attempts += 1;
         let is_due = is_whole && words.first().is_some_and(|turn| *turn >= begun);
-        if is_due || !again(looks) {
+        if is_due || !again(attempts) {
             return is_whole;
         }
     }

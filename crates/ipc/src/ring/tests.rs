@@ -128,7 +128,7 @@ fn too_long_a_message_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_closed_ring_says_so_at_both_ends() {
+fn a_closed_ring_is_reported_at_both_ends() {
     let (reader, mut writer, _, _) = outgoing(1, 10);
     writer.push(&[IoSlice::new(b"a")]).expect("room");
     let closing = std::thread::spawn(move || drop(reader));
@@ -177,12 +177,12 @@ fn messages_come_in_by_completion_and_slots_are_reused() {
 }
 
 #[test]
-fn what_is_said_of_a_message_is_read_as_it_was_said() {
+fn the_fields_of_a_message_are_read_as_written() {
     let (mut inbox, mut reader, _, _) = incoming(1, 10);
     let timely = [Timeliness::Unmeasured, Timeliness::InTime, Timeliness::PerhapsLate, Timeliness::Late];
     for (number, timeliness) in (5..).zip(timely) {
         for flags in 0..8 {
-            let said = MessageInfo {
+            let sent_info = MessageInfo {
                 number,
                 logical_arrival: Instant(number * 1_000),
                 deadline: Instant(number * 2_000),
@@ -194,14 +194,17 @@ fn what_is_said_of_a_message_is_read_as_it_was_said() {
                 timeliness,
             };
             let slot = inbox_slot(&mut inbox, b"abc");
-            inbox.publish(slot, said);
-            assert_eq!(reader.take(|bytes, info| (bytes.to_vec(), *info)), Some((b"abc".to_vec(), said)));
+            inbox.publish(slot, sent_info);
+            assert_eq!(
+                reader.take(|bytes, info| (bytes.to_vec(), *info)),
+                Some((b"abc".to_vec(), sent_info))
+            );
         }
     }
 }
 
 #[test]
-fn a_whole_ring_waits_says_that_it_does_and_is_alone_at_its_end() {
+fn a_ring_waits_shows_that_it_waits_and_is_alone_at_its_end() {
     let (mut reader, mut writer, _, _) = outgoing(2, 10);
     let health = reader.health();
     assert!(!reader.is_ready() && !health.is_broken() && !health.is_alone());
@@ -223,7 +226,7 @@ fn a_whole_ring_waits_says_that_it_does_and_is_alone_at_its_end() {
 }
 
 #[test]
-fn what_is_sent_beside_the_reader_goes_out_and_wakes_who_sleeps() {
+fn messages_sent_beside_the_reader_leave_and_wake_a_sleeping_thread() {
     let (mut reader, mut writer, _, _) = outgoing(2, 10);
     assert!(reader.take(now()).is_none(), "it asks to be told of the next");
     let (before, later) = (now(), Instant(u64::MAX / 2));
@@ -307,9 +310,10 @@ fn watching(doorbell: &impl AsFd) -> OwnedFd {
     waiter
 }
 
-fn told(waiter: &OwnedFd) -> bool {
-    let mut told = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
-    epoll::wait(waiter, &mut told[..], Some(&timespec(PATIENCE))).expect("a wait") == 1
+fn reported(waiter: &OwnedFd) -> bool {
+    let mut reported =
+        [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
+    epoll::wait(waiter, &mut reported[..], Some(&timespec(PATIENCE))).expect("a wait") == 1
 }
 
 /// Every sleep must end: a lost wake-up would let the other side wait until its deadline.
@@ -348,7 +352,7 @@ fn no_wake_up_is_lost() {
             if let Some((message, _)) = reader.take(now()) {
                 break message;
             }
-            assert!(told(&waiter), "no ring before message {number}");
+            assert!(reported(&waiter), "no ring before message {number}");
         };
         assert_eq!(bytes_of(&message), number.to_ne_bytes());
     }
@@ -381,7 +385,7 @@ fn what_breaks_the_rules_breaks_its_ring_and_rings_the_alarm() {
 }
 
 #[test]
-fn nothing_of_an_application_is_looked_at_before_it_has_sealed_its_file() {
+fn a_file_of_an_application_is_read_only_after_it_is_sealed() {
     let shape = RingShape::new(4, 64).expect("a shape");
     let (mut reader, handles, _doorbell) = outbox(shape, &alarm(), &RingPath::Direct).expect("a ring");
     let hostile = Region::map(&handles.descriptors[1], shape.file_bytes()).expect("mapped");
@@ -465,8 +469,8 @@ fn a_ringer_that_cannot_begin_is_none() {
 
 #[test]
 fn a_ringer_rings_and_buries() {
-    let (told, freed, broken) = (std::sync::Arc::default(), alarm(), alarm());
-    let rank = Box::new(RaisedRank(std::sync::Arc::clone(&told)));
+    let (reported, freed, broken) = (std::sync::Arc::default(), alarm(), alarm());
+    let rank = Box::new(RaisedRank(std::sync::Arc::clone(&reported)));
     let ringer = Ringer::start(rank, freed.clone()).expect("a thread");
     let shape = RingShape::new(4, 64).expect("a shape");
     let ring_path = RingPath::Ringer(ringer.bells());
@@ -486,12 +490,12 @@ fn a_ringer_rings_and_buries() {
     drop((gone, handles));
     assert!(wait_readable(freed.as_fd(), soon()).expect("poll"));
     assert_eq!((ringer.take_freed(), ringer.take_freed()), ((77, 5), (0, 0)));
-    assert!(told.load(Ordering::SeqCst) >= 2, "raised at its start, lowered for burying");
+    assert!(reported.load(Ordering::SeqCst) >= 2, "raised at its start, lowered for burying");
 }
 
 /// Only the application's own threads pay for the number of waiters at its end.
 #[test]
-fn a_crowd_at_the_applications_end_of_a_doorbell_waits_with_nobody_else() {
+fn a_crowd_at_the_applications_end_of_a_doorbell_delays_no_other() {
     let (ours, theirs) = Doorbell::pair().expect("sockets");
     assert!(Doorbell::check().is_ok());
     assert_eq!(
@@ -499,11 +503,11 @@ fn a_crowd_at_the_applications_end_of_a_doorbell_waits_with_nobody_else() {
         Err(rustix::io::Errno::PIPE)
     );
     let waiter = watching(&ours);
-    assert!(told(&waiter), "it is shut down for reading");
+    assert!(reported(&waiter), "it is shut down for reading");
     let theirs = Doorbell::new(theirs);
     for _ in 0..3 {
         theirs.ring();
-        assert!(told(&waiter));
+        assert!(reported(&waiter));
     }
 }
 

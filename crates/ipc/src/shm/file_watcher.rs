@@ -162,12 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn the_daemons_part_of_an_offer_holds_it_and_a_strangers_watch_does_not() {
+    fn the_daemons_part_of_an_offer_holds_it_and_a_foreign_watch_does_not() {
         let watcher = FileWatcher::new().expect("a watcher");
         let (file, offer) = Offer::create(8_192).expect("a file");
         let watched = watcher.watch(&file).expect("watched");
-        let stranger = FileWatcher::new().expect("another one");
-        stranger.watch(&file).expect("watched twice");
+        let foreign_watcher = FileWatcher::new().expect("another one");
+        foreign_watcher.watch(&file).expect("watched twice");
         drop(file);
         assert_eq!(gone(&watcher), []);
         drop(offer);
@@ -180,7 +180,7 @@ mod tests {
 
     /// By default the kernel queues 16,384 events; each file takes two.
     #[test]
-    fn too_many_at_once_are_told_and_those_that_are_left_are_known() {
+    fn too_many_at_once_are_reported_and_the_remaining_ones_are_known() {
         let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").expect("a limit");
         let most: usize = most.trim().parse().expect("a number");
         let watcher = FileWatcher::new().expect("a watcher");

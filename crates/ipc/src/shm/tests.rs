@@ -123,7 +123,7 @@ fn what_the_application_writes_stays_where_it_is_once_it_is_sealed() {
 }
 
 #[test]
-fn a_file_that_is_not_sealed_is_not_looked_at() {
+fn a_file_that_is_not_sealed_is_not_read() {
     let (file, offer) = Offer::create(8_192).expect("a file");
     assert!(offer.accept().is_err(), "nothing is sealed");
     let early = Region::map(&file, 8_192).expect("mapped");
@@ -143,7 +143,7 @@ fn a_file_that_is_not_sealed_is_not_looked_at() {
 }
 
 #[test]
-fn a_foreign_file_is_looked_at_before_it_is_mapped() {
+fn a_foreign_file_is_checked_before_it_is_mapped() {
     let file = rustix::fs::memfd_create("unsealed", MemfdFlags::CLOEXEC).expect("a file");
     rustix::fs::ftruncate(&file, 8_192).expect("a size");
     assert!(View::open(&file, 4_096).is_err() && Region::take(&file, 4_096).is_err());

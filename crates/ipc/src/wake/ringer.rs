@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn who_spends_more_than_its_share_waits_until_that_is_made_good() {
+    fn a_user_over_its_share_waits_until_it_is_within_it_again() {
         let mut budget = Budget { left_ns: BURST_NS, ..Budget::default() };
         // 3 us each 100 us: less than a twentieth.
         for step in 1..10_000 {

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_and_found_is_told() {
+    fn counts_and_findings_are_reported() {
         let account = Arc::new(Account::new(DeviceCondition::default()));
         let watched = Watched::new(Arc::clone(&account), 42, Arc::new(()));
         watched.count(100);

@@ -98,7 +98,7 @@ pub enum KernelError {
     /// No address of this host.
     #[error("{0} is no address of this host: ip address shows which are")]
     NotOurs(IpAddr),
-    /// Nobody answers.
+    /// No answer came.
     #[error(
         "{next_hop} does not answer on interface {device} within {waited_ms} ms: is it up? else give its hardware address \
          (ip neighbour replace {next_hop} lladdr MAC dev {device})"

@@ -28,7 +28,7 @@ use super::watch::subscribe;
 
 /// No hardware address is as large.
 const UNKNOWN: u64 = u64::MAX;
-/// How often everything is looked at again, whatever the kernel says.
+/// Interval of a check of everything, whether the kernel reports changes or not.
 const REFRESH: Duration = Duration::from_secs(10);
 /// Destinations of which none is forgotten.
 const KNOWN_MIN: usize = 64;
@@ -122,7 +122,7 @@ pub struct Hops {
 }
 
 impl Hops {
-    /// The route to `remote`: [`HopState::Asked`] at first, unless somebody has asked before.
+    /// The route to `remote`: [`HopState::Asked`] at first, unless it was requested before.
     pub fn to(&mut self, remote: IpAddr) -> NextHop {
         if let Some(cell) = self.known.get(&remote).and_then(Weak::upgrade) {
             return NextHop(Kind::Followed(cell));
@@ -152,7 +152,7 @@ pub struct HopKeeper {
     socket: Socket,
     asked: Receiver<Arc<Cell>>,
     bell: Arc<Bell>,
-    /// Nobody else waits for the bell.
+    /// No other thread waits for the bell.
     owns_bell: bool,
     refreshed: Instant,
     kept: Vec<Kept>,
@@ -176,7 +176,7 @@ pub fn hops(device: &str) -> Result<(Hops, HopKeeper), KernelError> {
     Ok((hops, HopKeeper { owns_bell: true, ..keeper }))
 }
 
-/// The same with somebody's bell, which rings when a route is asked for and is cleared by them.
+/// The same with a bell of the caller, which rings when a route is requested and which the caller clears.
 pub(super) fn hops_with(device: &str, bell: Arc<Bell>) -> Result<(Hops, HopKeeper), KernelError> {
     let socket = subscribe().map_err(KernelError::net("following next hops"))?;
     let (sender, asked) = channel();
@@ -196,7 +196,7 @@ pub(super) fn hops_with(device: &str, bell: Arc<Bell>) -> Result<(Hops, HopKeepe
 }
 
 impl HopKeeper {
-    /// Readable when the kernel says something, and when a route is asked for.
+    /// Readable when the kernel reports a change, and when a route is asked for.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.socket.as_fd(), self.bell.as_fd()]
     }
@@ -216,7 +216,7 @@ impl HopKeeper {
         let Ok(mut netlink) = Netlink::route() else { return false };
         let device = Device::named(&self.device);
         let dirty = self.kept.iter_mut().filter(|kept| kept.dirty);
-        dirty.map(|kept| kept.look(&mut netlink, &device)).fold(false, |any, changed| any | changed)
+        dirty.map(|kept| kept.refresh_path(&mut netlink, &device)).fold(false, |any, changed| any | changed)
     }
 
     /// Looks at the next [`HopKeeper::poll`] at what has not answered, and every 10 s at everything, and has the kernel probe
@@ -289,7 +289,7 @@ impl Kept {
     }
 
     /// Compares with the facts; whether something is different.
-    fn look(&mut self, netlink: &mut Netlink, device: &Result<Device, KernelError>) -> bool {
+    fn refresh_path(&mut self, netlink: &mut Netlink, device: &Result<Device, KernelError>) -> bool {
         self.dirty = false;
         let found = device
             .as_ref()
@@ -298,7 +298,7 @@ impl Kept {
         let (state, destination) = match found {
             Ok((mut route, mac)) => {
                 let before = self.cell.destination.load(Ordering::Relaxed);
-                // A neighbour that the kernel has forgotten is where it was until somebody says otherwise.
+                // A neighbour that the kernel has forgotten keeps its address until a change is reported.
                 let old = if self.next_hop == Some(route.next_hop) { before } else { UNKNOWN };
                 self.next_hop = Some(route.next_hop);
                 let destination = mac.map_or(old, Mac::to_number);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_is_asked_for_once_and_forgotten_with_its_last_handle() {
+    fn a_destination_is_resolved_once_and_removed_with_its_last_handle() {
         let (mut hops, mut keeper) = hops("no-such-device").expect("netlink");
         let [one, two] = [(); 2].map(|()| hops.to([192, 0, 2, 1].into()));
         assert!(keeper.poll());

@@ -243,14 +243,14 @@ pub(super) fn set(device: &Device, napi: &Napi, wanted: NapiSettings) -> Result<
 /// Changes an instance by netlink, or by the device's files if the kernel does not support the attributes.
 fn change(device: &Device, id: u32, add: impl Fn(Body) -> Body, files: &[(&str, u64)]) -> io::Result<()> {
     let body = add(Netdev::body(NAPI_SET).with_u32(NAPI_ID, id));
-    let told = Netdev::open().and_then(|mut netdev| netdev.set(&body));
+    let outcome = Netdev::open().and_then(|mut netdev| netdev.set(&body));
     let unknown = |error: &io::Error| matches!(errno(error), Some(libc::EINVAL | libc::EOPNOTSUPP));
-    match told {
+    match outcome {
         Err(error) if unknown(&error) => {
             let folder = files_of(device).ok_or(error)?;
             files.iter().try_for_each(|(file, value)| fs::write(folder.join(file), value.to_string()))
         }
-        told => told,
+        outcome => outcome,
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_asked_for_stays() {
+    fn unrequested_settings_stay() {
         let now = NapiSettings { threaded: 2, defer_hard_irqs: 7, gro_flush_timeout_ns: 9 };
         assert_eq!(wanted(now, false, 0), now);
         assert_eq!(wanted(now, true, 0), now);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_class_can_be_read_and_nobody_elses_invented() {
+    fn the_own_class_can_be_read_and_none_is_invented_for_others() {
         let own = ThreadClass::of(0).expect("ours");
         own.give(0).expect("what it is already");
         // Above the largest pid that Linux assigns.

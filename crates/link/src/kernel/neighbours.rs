@@ -52,7 +52,7 @@ pub struct Route {
     pub source: Option<IpAddr>,
     /// The peer is an address of this host.
     pub local: bool,
-    /// Longest IP packet that the route itself allows, in bytes; `None`: the device says.
+    /// Longest IP packet that the route itself allows, in bytes; `None`: the device's limit applies.
     pub mtu: Option<u32>,
 }
 
@@ -160,8 +160,8 @@ pub fn resolve(device: &Device, next_hop: IpAddr, patience: Duration) -> Result<
 /// packet. The results of both are ignored, because only the neighbour's answer counts.
 pub(super) fn ask_for(device: u32, next_hop: IpAddr) {
     let body = Body::new(&neighbour_header(device, next_hop, NTF_USE)).with(NDA_DST, &octets(next_hop));
-    let told = Netlink::route().and_then(|mut netlink| netlink.ask(RTM_NEWNEIGH, NLM_F_CREATE, &body));
-    if told.is_ok() {
+    let outcome = Netlink::route().and_then(|mut netlink| netlink.ask(RTM_NEWNEIGH, NLM_F_CREATE, &body));
+    if outcome.is_ok() {
         return;
     }
     let any: IpAddr =
@@ -186,7 +186,7 @@ pub(super) struct Neighbour {
     pub address: IpAddr,
     /// `None` if it is not (or no longer) known.
     pub mac: Option<Mac>,
-    /// It may have moved: nobody has heard of it lately.
+    /// It may have moved: no packet has confirmed it lately.
     pub stale: bool,
 }
 
@@ -237,9 +237,9 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_there_is_not_waited_for_long() {
+    fn a_missing_neighbour_is_not_awaited_for_long() {
         // TEST-NET-1 on a device that sends no requests.
-        let nobody = IpAddr::from([192, 0, 2, 1]);
-        assert_eq!(neighbour(1, nobody).expect("an answer"), None);
+        let unused_address = IpAddr::from([192, 0, 2, 1]);
+        assert_eq!(neighbour(1, unused_address).expect("an answer"), None);
     }
 }

@@ -157,8 +157,8 @@ struct Refused {
 
 /// The code of a refusal, if the kernel gave one.
 pub(super) fn errno(error: &io::Error) -> Option<i32> {
-    let told = error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>());
-    told.map_or_else(|| error.raw_os_error(), |refused| refused.error.raw_os_error())
+    let refusal = error.get_ref().and_then(|inner| inner.downcast_ref::<Refused>());
+    refusal.map_or_else(|| error.raw_os_error(), |refused| refused.error.raw_os_error())
 }
 
 #[cfg(test)]

@@ -302,21 +302,21 @@ mod tests {
     }
 
     #[test]
-    fn ours_theirs_and_the_kernels_are_told_apart() {
-        let told = |handle, parent, kind: &str| {
+    fn own_foreign_and_kernel_qdiscs_are_distinguished() {
+        let entry = |handle, parent, kind: &str| {
             let qdisc = Qdisc::parse(&message(3, handle, parent, kind), 3).expect("a qdisc");
             (qdisc.is_ours(), qdisc.is_foreign())
         };
-        assert_eq!(told(HANDLE, TC_H_ROOT, "tbf"), (true, false));
-        assert_eq!(told(0, TC_H_ROOT, "noqueue"), (false, false));
-        assert_eq!(told(0x8001_0000, TC_H_ROOT, "htb"), (false, true));
-        assert_eq!(told(0xffff_0000, TC_H_INGRESS, "clsact"), (false, false));
+        assert_eq!(entry(HANDLE, TC_H_ROOT, "tbf"), (true, false));
+        assert_eq!(entry(0, TC_H_ROOT, "noqueue"), (false, false));
+        assert_eq!(entry(0x8001_0000, TC_H_ROOT, "htb"), (false, true));
+        assert_eq!(entry(0xffff_0000, TC_H_INGRESS, "clsact"), (false, false));
         assert_eq!(Qdisc::parse(&message(3, HANDLE, TC_H_ROOT, "tbf"), 4), None, "another device's");
         assert_eq!(Qdisc::parse(&[0; 19], 0), None, "cut off");
     }
 
     #[test]
-    fn the_bucket_is_told_in_the_kernels_structure() {
+    fn the_bucket_is_encoded_in_the_kernels_structure() {
         let options = token_bucket(ShaperRate { rate_bps: 100_000_000, burst_bytes: 3_024 });
         let read = Attributes::after(&options, 0);
         let parameters = read.get(TCA_TBF_PARMS).expect("parameters");

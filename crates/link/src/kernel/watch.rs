@@ -125,7 +125,7 @@ impl Watcher {
             self.take_hints();
             for (number, link) in self.links.iter_mut().enumerate().filter(|(_, link)| link.dirty) {
                 link.dirty = false;
-                link.look(|change| self.changes.push_back((number, change)));
+                link.check(|change| self.changes.push_back((number, change)));
             }
         }
         self.changes.pop_front()
@@ -186,7 +186,7 @@ impl Watched {
     }
 
     /// Compares with the facts.
-    fn look(&mut self, mut tell: impl FnMut(Change)) {
+    fn check(&mut self, mut report: impl FnMut(Change)) {
         let now = match Device::named(&self.request.device) {
             Ok(device) => Some(device),
             Err(KernelError::NoDevice(_)) => None,
@@ -197,17 +197,17 @@ impl Watched {
         let before = std::mem::replace(&mut self.device, now.clone());
         let same = matches!((&before, &now), (Some(before), Some(now)) if before.index == now.index);
         if before.is_some() && !same {
-            tell(Change::Gone);
+            report(Change::Gone);
         }
         let Some(now) = now else { return };
         if !same {
-            tell(Change::Back);
+            report(Change::Back);
         }
         // For a device that has come back, all that differs from the usual state is reported.
         let before = before.filter(|_| same);
-        self.compare_device(before.as_ref(), &now, was_down, &mut tell);
+        self.compare_device(before.as_ref(), &now, was_down, &mut report);
         if now.up {
-            self.compare_path(&now, !same, tell);
+            self.compare_path(&now, !same, report);
         }
     }
 
@@ -216,38 +216,38 @@ impl Watched {
         before: Option<&Device>,
         now: &Device,
         was_down: bool,
-        tell: &mut impl FnMut(Change),
+        report: &mut impl FnMut(Change),
     ) {
         match (before.is_none_or(Device::carries), now.carries()) {
-            (true, false) => tell(Change::Down),
-            (false, true) => tell(Change::Up),
+            (true, false) => report(Change::Down),
+            (false, true) => report(Change::Up),
             (true, true) if before.is_some() && was_down => {
-                tell(Change::Down);
-                tell(Change::Up);
+                report(Change::Down);
+                report(Change::Up);
             }
             _ => {}
         }
         if before.is_none_or(|before| before.mtu != now.mtu) {
             let fits = self.request.check_mtu(now).is_ok();
             if before.is_some() || !fits {
-                tell(Change::Mtu { mtu: now.mtu, fits });
+                report(Change::Mtu { mtu: now.mtu, fits });
             }
         }
     }
 
-    fn compare_path(&mut self, device: &Device, new: bool, mut tell: impl FnMut(Change)) {
+    fn compare_path(&mut self, device: &Device, new: bool, mut report: impl FnMut(Change)) {
         let routed = self.next_hop.is_some();
         match self.request.next_hop(device) {
             Ok(next_hop) => {
                 self.next_hop = Some(next_hop);
                 if !routed {
-                    tell(Change::RouteBack);
+                    report(Change::RouteBack);
                 }
             }
             Err(error) => {
                 self.next_hop = None;
                 if routed || new {
-                    tell(Change::RouteMoved(error.to_string()));
+                    report(Change::RouteMoved(error.to_string()));
                 }
                 return;
             }
@@ -258,7 +258,7 @@ impl Watched {
         let destination = found.or(self.destination);
         if (source, destination) != (self.source, self.destination) {
             (self.source, self.destination) = (source, destination);
-            tell(Change::Mac { source, destination });
+            report(Change::Mac { source, destination });
         }
     }
 }

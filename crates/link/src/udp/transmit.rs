@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_is_told_late_but_never_early() {
+    fn a_completion_is_reported_late_but_never_early() {
         // The kernel charges 1,500 for each packet of which we count only 1,000: of ten, `left` are
         // outstanding.
         for left in 0..=10u32 {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_charges_are_told_at_once() {
+    fn exact_charges_are_reported_at_once() {
         let mut in_flight = in_flight(10);
         assert_eq!(in_flight.settle(4_000), 600);
         assert_eq!(in_flight.settle(4_000), 0);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_can_be_told_apart_is_told_together() {
+    fn packets_that_cannot_be_distinguished_are_reported_together() {
         let mut in_flight = in_flight(IN_FLIGHT_MAX as u32 + 5);
         assert_eq!(in_flight.settle(u32::MAX), 0);
         assert_eq!(in_flight.settle(1), (IN_FLIGHT_MAX as u32 - 1) * 100);

@@ -236,8 +236,8 @@ impl Accounts {
         let account = account_of(queue, stream);
         let taken = self.taken(account);
         let Some(last) = self.taken_last.get_mut(account as usize) else { return };
-        let stands_still = std::mem::replace(last, taken) == taken;
-        if stands_still && self.give_up(account) > 0 {
+        let is_stopped = std::mem::replace(last, taken) == taken;
+        if is_stopped && self.give_up(account) > 0 {
             self.has_lost = true;
         }
         if std::mem::take(&mut self.has_lost) {

@@ -2,7 +2,7 @@
 //!
 //! A veth has no hardware, and hands over packets of the other end's kernel (and of containers behind a bridge or router)
 //! with the sum of the pseudo-header in the field, folded and not inverted, which is what a NIC would go on from
-//! (`CHECKSUM_PARTIAL`). The mark that says so is in the socket buffer, where an XDP program cannot read it. So the field is
+//! (`CHECKSUM_PARTIAL`). This mark is in the socket buffer, where an XDP program cannot read it. So the field is
 //! compared: where it holds that very sum, the checksum is completed here, as the NIC would have done. A packet that came
 //! over a wire and was damaged there passes by this with a probability of 2^-16, which is what its checksum promises too.
 

@@ -67,8 +67,8 @@ impl XdpLink {
         let reservation = memory.reserve(options.frames_needed())?;
         let mut classifier = Classifier::attach(&options.classifier)?;
         let queue = Queue::open(&device, options.queue, zero_copy(options, &classifier), sizes, memory)?;
-        for (stream, inlet) in Stream::ALL.into_iter().zip(&queue.inlets) {
-            classifier.register(options.queue, stream, inlet.socket.as_fd())?;
+        for (stream, rx_socket) in Stream::ALL.into_iter().zip(&queue.rx) {
+            classifier.register(options.queue, stream, rx_socket.socket.as_fd())?;
         }
         let holder = Arc::new(Holder::new(Arc::clone(classifier.accounts().returns()), reservation));
         let flows = FlowFacts::of(&device, options, classifier.mode());
@@ -100,7 +100,7 @@ impl XdpLink {
 
     /// Packets that have come in and were not received yet.
     pub fn packets_waiting(&self) -> u32 {
-        self.queue.inlets.iter().map(|inlet| inlet.ring.waiting()).sum()
+        self.queue.rx.iter().map(|rx_socket| rx_socket.ring.waiting()).sum()
     }
 
     /// Whether the kernel makes no copy.
@@ -167,17 +167,17 @@ impl Link for XdpLink {
     }
 
     fn transmit_buffer(&mut self) -> Option<&mut [u8]> {
-        self.transmitter.buffer(&mut self.queue.outlet, &mut self.ledger)
+        self.transmitter.buffer(&mut self.queue.tx, &mut self.ledger)
     }
 
     fn transmit(&mut self, port: Port, len: usize, wire_bytes: u32) -> Result<(), LinkError> {
         let Self { transmitter, queue, ledger, addresses, statistics, .. } = self;
-        transmitter.queue(&mut queue.outlet, ledger, addresses, (port, len, wire_bytes), statistics)
+        transmitter.queue(&mut queue.tx, ledger, addresses, (port, len, wire_bytes), statistics)
     }
 
     fn transmit_frame(&mut self, port: Port, frame: Frame, wire_bytes: u32) -> Result<(), Frame> {
         let Self { transmitter, queue, ledger, addresses, statistics, .. } = self;
-        transmitter.queue_frame(&mut queue.outlet, ledger, addresses, (port, frame, wire_bytes), statistics)
+        transmitter.queue_frame(&mut queue.tx, ledger, addresses, (port, frame, wire_bytes), statistics)
     }
 
     fn set_filter(&mut self, filter: &Filter) -> Result<(), LinkError> {
@@ -219,12 +219,12 @@ impl Link for XdpLink {
     }
 
     fn transmit_ip_buffer(&mut self) -> Option<&mut [u8]> {
-        self.transmitter.ip_buffer(&mut self.queue.outlet, &mut self.ledger)
+        self.transmitter.ip_buffer(&mut self.queue.tx, &mut self.ledger)
     }
 
     fn transmit_ip(&mut self, hop: &NextHop, len: usize, wire_bytes: u32) -> Result<(), LinkError> {
         let Self { transmitter, queue, ledger, addresses, statistics, .. } = self;
-        transmitter.queue_ip(&mut queue.outlet, ledger, addresses, (hop, len, wire_bytes), statistics)
+        transmitter.queue_ip(&mut queue.tx, ledger, addresses, (hop, len, wire_bytes), statistics)
     }
 
     fn ip_bytes_max(&self) -> usize {
@@ -238,11 +238,11 @@ impl Link for XdpLink {
     }
 
     fn is_pending(&self) -> bool {
-        self.transmitter.is_pending(&self.queue.outlet)
+        self.transmitter.is_pending(&self.queue.tx)
     }
 
     fn completed(&mut self) -> u32 {
-        self.transmitter.completed(&mut self.queue.outlet, &mut self.ledger)
+        self.transmitter.completed(&mut self.queue.tx, &mut self.ledger)
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -250,7 +250,7 @@ impl Link for XdpLink {
     }
 
     fn best_effort_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.queue.inlets.get(Stream::BestEffort as usize).map(|inlet| inlet.socket.as_fd())
+        self.queue.rx.get(Stream::BestEffort as usize).map(|rx_socket| rx_socket.socket.as_fd())
     }
 
     fn packet_bytes_max(&self) -> usize {

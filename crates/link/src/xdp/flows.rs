@@ -1,7 +1,7 @@
 //! The program's tables of flows and listeners, and of where ICMP errors go.
 //!
-//! The caller numbers flows and listeners; the number says which account a packet is charged to, and the account, which the
-//! tag carries, says whose it is. So the receiver finds a connection without reading a header.
+//! The caller numbers flows and listeners; the number determines the account that a packet is charged to, and the account, which
+//! the tag carries, identifies the connection. So the receiver finds a connection without reading a header.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -176,7 +176,7 @@ pub(super) struct Flows {
     flows: Table<RawFlow>,
     listeners: Table<RawListener>,
     known: ArrayMap<MapData, u32>,
-    looks: bool,
+    is_active: bool,
 }
 
 impl Flows {
@@ -209,7 +209,7 @@ impl Flows {
             what: "listener",
             option: "listeners_max",
         };
-        Ok(Self { flows, listeners, known, looks: false })
+        Ok(Self { flows, listeners, known, is_active: false })
     }
 
     pub(super) fn set_flow(&mut self, flow: &FlowFilter, accounts: &mut Accounts) -> Result<(), LinkError> {
@@ -246,11 +246,11 @@ impl Flows {
 
     /// Has the program look packets up, or not where there is nothing to find.
     fn switch(&mut self) -> Result<(), LinkError> {
-        let looks = self.flows.count + self.listeners.count > 0;
-        if looks != self.looks {
+        let is_active = self.flows.count + self.listeners.count > 0;
+        if is_active != self.is_active {
             let failed = |error| refused("telling the XDP program of flows", error);
-            self.known.set(0, u32::from(looks), 0).map_err(failed)?;
-            self.looks = looks;
+            self.known.set(0, u32::from(is_active), 0).map_err(failed)?;
+            self.is_active = is_active;
         }
         Ok(())
     }

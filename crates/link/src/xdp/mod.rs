@@ -1,7 +1,7 @@
 //! AF_XDP: packets are classified in the driver, before any buffer is spent on them (early demultiplexing,
 //! RIO 2.0.1).
 //!
-//! The XDP program (`bpf/punctual.bpf.c`) recognises the link's packets, polices each path, drops what nobody may use
+//! The XDP program (`bpf/punctual.bpf.c`) recognises the link's packets, polices each path, drops packets without a receiver
 //! and steers the rest to the ring of its stream. [`Classifier`] owns the program: it loads, attaches and fills it and
 //! reads what it counted. A steered frame carries a [`Tag`] if its Ethernet header was: the driver's receive time,
 //! where our bytes lie, and what they are charged to ([`Accounts`]). Packets of flows keep their headers, with the tag in

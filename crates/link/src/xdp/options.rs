@@ -74,7 +74,7 @@ pub struct ClassifierOptions {
     pub signalling_rate: Option<Rate>,
     /// Bound on other signalling packets from its address: its first ones after a start, and forged ones;
     /// `None`: no bound.
-    pub strangers_rate: Option<Rate>,
+    pub unknown_senders_rate: Option<Rate>,
     /// Bound on best-effort and demoted packets together; `None`: none.
     pub best_effort_rate: Option<Rate>,
     /// Most paths with a filter at once, up to [`FILTERS_MAX`].
@@ -102,7 +102,7 @@ impl ClassifierOptions {
             mode: AttachMode::Auto,
             buffers: [128, 512, 1_024, 512],
             signalling_rate: None,
-            strangers_rate: None,
+            unknown_senders_rate: None,
             best_effort_rate: None,
             filters_max: FILTERS_MAX,
             flows_max: 0,

@@ -136,7 +136,7 @@ impl Program {
         };
         program.set_rate(Stream::Signalling, options.signalling_rate)?;
         program.set_rate(Stream::BestEffort, options.best_effort_rate)?;
-        program.set_bucket(STRANGERS, options.strangers_rate)?;
+        program.set_bucket(STRANGERS, options.unknown_senders_rate)?;
         for queue in 0..QUEUES_MAX {
             for (stream, buffers) in Stream::ALL.into_iter().zip(options.buffers) {
                 program.accounts.set_limit(queue, stream, buffers);

@@ -22,14 +22,14 @@ pub(super) struct RingSizes {
     pub(super) fill: u32,
 }
 
-/// The ring by which one stream comes in.
-pub(super) struct Inlet {
+/// The socket that one stream is received on, with its ring.
+pub(super) struct RxSocket {
     pub(super) socket: Socket,
     pub(super) ring: Consumer<libc::xdp_desc>,
 }
 
-/// The rings by which packets go out.
-pub(super) struct Outlet {
+/// The socket that packets are sent on, with its rings.
+pub(super) struct TxSocket {
     pub(super) socket: Socket,
     pub(super) ring: Producer<libc::xdp_desc>,
     pub(super) completion: Consumer<u64>,
@@ -37,9 +37,9 @@ pub(super) struct Outlet {
 
 /// All sockets and rings of a queue; closed on drop.
 pub(super) struct Queue {
-    /// Inlets in the order of [`Stream::ALL`].
-    pub(super) inlets: Vec<Inlet>,
-    pub(super) outlet: Outlet,
+    /// Receiving sockets in the order of [`Stream::ALL`].
+    pub(super) rx: Vec<RxSocket>,
+    pub(super) tx: TxSocket,
     pub(super) fill: Producer<u64>,
     pub(super) zero_copy: bool,
 }
@@ -53,25 +53,25 @@ impl Queue {
         sizes: RingSizes,
         memory: &XdpMemory,
     ) -> Result<Self, LinkError> {
-        let (outlet, fill) = match zero_copy {
+        let (tx, fill) = match zero_copy {
             ZeroCopy::No => Self::first(device, queue, false, sizes, memory)?,
             ZeroCopy::Yes => Self::first(device, queue, true, sizes, memory)?,
             ZeroCopy::Auto => Self::first(device, queue, true, sizes, memory)
                 .or_else(|_| Self::first(device, queue, false, sizes, memory))?,
         };
-        let zero_copy = outlet.socket.is_zero_copy()?;
-        let joins = Binding::Joins(outlet.socket.as_fd());
-        let inlets = sizes.rx.iter().map(|entries| {
+        let zero_copy = tx.socket.is_zero_copy()?;
+        let joins = Binding::Joins(tx.socket.as_fd());
+        let rx = sizes.rx.iter().map(|entries| {
             let socket = Socket::open()?;
             socket.set_ring(RingKind::Rx, *entries)?;
             let ring = socket.consumer(RingKind::Rx, *entries)?;
             socket
                 .bind(device.index, queue, joins)
                 .map_err(|error| refused(device, queue, zero_copy, error))?;
-            Ok(Inlet { socket, ring })
+            Ok(RxSocket { socket, ring })
         });
-        let inlets = inlets.collect::<Result<Vec<_>, LinkError>>()?;
-        Ok(Self { inlets, outlet, fill, zero_copy })
+        let rx = rx.collect::<Result<Vec<_>, LinkError>>()?;
+        Ok(Self { rx, tx, fill, zero_copy })
     }
 
     fn first(
@@ -80,7 +80,7 @@ impl Queue {
         zero_copy: bool,
         sizes: RingSizes,
         memory: &XdpMemory,
-    ) -> Result<(Outlet, Producer<u64>), LinkError> {
+    ) -> Result<(TxSocket, Producer<u64>), LinkError> {
         let socket = Socket::open()?;
         socket.register(memory)?;
         for (ring, entries) in
@@ -96,12 +96,12 @@ impl Queue {
         socket
             .bind(device.index, queue, Binding::First { zero_copy })
             .map_err(|error| refused(device, queue, zero_copy, error))?;
-        Ok((Outlet { socket, ring, completion }, fill))
+        Ok((TxSocket { socket, ring, completion }, fill))
     }
 
     /// The descriptors that become readable when packets come in, the most urgent stream first.
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.inlets.iter().map(|inlet| inlet.socket.as_fd()).collect()
+        self.rx.iter().map(|rx_socket| rx_socket.socket.as_fd()).collect()
     }
 
     /// Packets that the kernel dropped although the program had let them through.
@@ -109,7 +109,7 @@ impl Queue {
         let of = |statistics: libc::xdp_statistics| {
             statistics.rx_dropped + statistics.rx_ring_full + statistics.rx_fill_ring_empty_descs
         };
-        self.inlets.iter().filter_map(|inlet| inlet.socket.statistics().ok()).map(of).sum()
+        self.rx.iter().filter_map(|rx_socket| rx_socket.socket.statistics().ok()).map(of).sum()
     }
 }
 

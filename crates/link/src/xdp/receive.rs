@@ -94,19 +94,19 @@ impl Receiver {
     ) -> usize {
         let before = out.len();
         let mut now_ns = 0;
-        for (stream, inlet) in Stream::ALL.into_iter().zip(&mut queue.inlets) {
+        for (stream, rx_socket) in Stream::ALL.into_iter().zip(&mut queue.rx) {
             if stream > least {
                 break;
             }
             while out.len() - before < max {
-                let Some(descriptor) = inlet.ring.pop() else { break };
+                let Some(descriptor) = rx_socket.ring.pop() else { break };
                 let received = self.take(&descriptor, stream, ledger, accounts, statistics);
                 let Some((frame, ip, received_ns)) = received else { continue };
                 let received_ns = self.time(stream, received_ns, &mut now_ns, statistics);
                 let port = if stream == Stream::Signalling { Port::Signalling } else { Port::Data };
                 out.push(Received { frame, port, ip, stream, received_ns });
             }
-            inlet.ring.release();
+            rx_socket.ring.release();
         }
         let count = out.len() - before;
         statistics.packets_in += count as u64;
@@ -195,14 +195,14 @@ impl Receiver {
         }
         queue.fill.publish();
         if queue.zero_copy && queue.fill.needs_wakeup() {
-            queue.outlet.socket.kick_receive();
+            queue.tx.socket.kick_receive();
         }
     }
 
     /// Gives up packets that the program steered to a stream and that never came.
     pub(super) fn settle(&self, queue: &Queue, classifier: &mut Classifier) {
-        for (stream, inlet) in Stream::ALL.into_iter().zip(&queue.inlets) {
-            if inlet.ring.waiting() == 0 {
+        for (stream, rx_socket) in Stream::ALL.into_iter().zip(&queue.rx) {
+            if rx_socket.ring.waiting() == 0 {
                 classifier.accounts().settle(self.queue, stream);
             }
         }

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_side_asks_to_be_woken() {
+    fn the_other_side_requests_a_wake_up() {
         let (producer, consumer) = ends(4, 0);
         assert!(!producer.needs_wakeup());
         consumer.ring.word(OFFSETS.flags).store(libc::XDP_RING_NEED_WAKEUP, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 //!
 //! Of an IP packet of a flow nothing is overwritten: the tag stands in front of the frame.
 //!
-//! Nobody needs those bytes any more, every driver lets a program write there (metadata in front of a packet it may
+//! Those bytes are not needed any more, every driver lets a program write there (metadata in front of a packet it may
 //! not), and copying the frame to user space takes them along.
 
 /// Length of a [`Tag`] in bytes; headers of Ethernet, IP and UDP are longer.

@@ -3,7 +3,7 @@
 use super::XdpOptions;
 use super::headers::{Addresses, ETHERNET_BYTES, Headers, write_ethernet};
 use super::ledger::Ledger;
-use super::queue::{Outlet, Queue};
+use super::queue::{Queue, TxSocket};
 use super::socket::Kick;
 use super::umem::{PAYLOAD_OFFSET, XdpMemory};
 use crate::{Frame, LinkError, LinkStatistics, NextHop, Port};
@@ -54,25 +54,25 @@ impl Transmitter {
         matches!(self.state, State::Gone)
     }
 
-    pub(super) fn is_pending(&self, outlet: &Outlet) -> bool {
-        self.state == State::Up && outlet.ring.waiting() > 0
+    pub(super) fn is_pending(&self, tx: &TxSocket) -> bool {
+        self.state == State::Up && tx.ring.waiting() > 0
     }
 
-    pub(super) fn buffer(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> Option<&mut [u8]> {
+    pub(super) fn buffer(&mut self, tx: &mut TxSocket, ledger: &mut Ledger) -> Option<&mut [u8]> {
         let bytes = self.packet_bytes_max;
-        self.stage(outlet, ledger).map(|buffer| &mut buffer[..bytes])
+        self.stage(tx, ledger).map(|buffer| &mut buffer[..bytes])
     }
 
-    pub(super) fn ip_buffer(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> Option<&mut [u8]> {
+    pub(super) fn ip_buffer(&mut self, tx: &mut TxSocket, ledger: &mut Ledger) -> Option<&mut [u8]> {
         let bytes = self.ip_bytes_max;
         if bytes == 0 {
             return None;
         }
-        self.stage(outlet, ledger).map(|buffer| &mut buffer[..bytes])
+        self.stage(tx, ledger).map(|buffer| &mut buffer[..bytes])
     }
 
-    fn stage(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> Option<&mut [u8]> {
-        if self.staged.is_none() && self.has_room(outlet, ledger) {
+    fn stage(&mut self, tx: &mut TxSocket, ledger: &mut Ledger) -> Option<&mut [u8]> {
+        if self.staged.is_none() && self.has_room(tx, ledger) {
             self.staged = self.memory.pool().take();
             if let Some(frame) = &mut self.staged {
                 frame.begin_at(PAYLOAD_OFFSET);
@@ -83,14 +83,14 @@ impl Transmitter {
 
     pub(super) fn queue(
         &mut self,
-        outlet: &mut Outlet,
+        tx: &mut TxSocket,
         ledger: &mut Ledger,
         addresses: &Addresses,
         (port, len, wire_bytes): (Port, usize, u32),
         statistics: &mut LinkStatistics,
     ) -> Result<(), LinkError> {
         let frame = self.filled(len, self.packet_bytes_max)?;
-        let sent = self.send(outlet, ledger, (frame, wire_bytes), self.headers.bytes(), |packet| {
+        let sent = self.send(tx, ledger, (frame, wire_bytes), self.headers.bytes(), |packet| {
             self.headers.write(port, addresses, packet)
         });
         self.settle(sent, wire_bytes, statistics);
@@ -100,14 +100,14 @@ impl Transmitter {
     /// Queues an IP packet to a hop.
     pub(super) fn queue_ip(
         &mut self,
-        outlet: &mut Outlet,
+        tx: &mut TxSocket,
         ledger: &mut Ledger,
         addresses: &Addresses,
         (hop, len, wire_bytes): (&NextHop, usize, u32),
         statistics: &mut LinkStatistics,
     ) -> Result<(), LinkError> {
         let frame = self.filled(len, self.ip_bytes_max)?;
-        let sent = self.send(outlet, ledger, (frame, wire_bytes), ETHERNET_BYTES, |packet| {
+        let sent = self.send(tx, ledger, (frame, wire_bytes), ETHERNET_BYTES, |packet| {
             write_ethernet(hop, addresses, packet)
         });
         self.settle(sent, wire_bytes, statistics);
@@ -137,17 +137,17 @@ impl Transmitter {
 
     pub(super) fn queue_frame(
         &mut self,
-        outlet: &mut Outlet,
+        tx: &mut TxSocket,
         ledger: &mut Ledger,
         addresses: &Addresses,
         (port, frame, wire_bytes): (Port, Frame, u32),
         statistics: &mut LinkStatistics,
     ) -> Result<(), Frame> {
         let fits = frame.offset() >= self.headers.bytes() && frame.as_ref().len() <= self.packet_bytes_max;
-        if !fits || !frame.is_of(self.memory.pool()) || !self.has_room(outlet, ledger) {
+        if !fits || !frame.is_of(self.memory.pool()) || !self.has_room(tx, ledger) {
             return Err(frame);
         }
-        let sent = self.send(outlet, ledger, (frame, wire_bytes), self.headers.bytes(), |packet| {
+        let sent = self.send(tx, ledger, (frame, wire_bytes), self.headers.bytes(), |packet| {
             self.headers.write(port, addresses, packet)
         });
         if let Err(frame) = sent {
@@ -162,7 +162,7 @@ impl Transmitter {
     /// back if it cannot be sent at all.
     fn send(
         &self,
-        outlet: &mut Outlet,
+        tx: &mut TxSocket,
         ledger: &mut Ledger,
         (mut frame, wire_bytes): (Frame, u32),
         headroom: usize,
@@ -180,15 +180,15 @@ impl Transmitter {
         let index = frame.into_index();
         let addr = u64::from(index) * self.memory.frame_bytes() as u64 + start as u64;
         ledger.send(index, wire_bytes);
-        let queued = outlet.ring.push(libc::xdp_desc { addr, len, options: 0 });
+        let queued = tx.ring.push(libc::xdp_desc { addr, len, options: 0 });
         debug_assert!(queued, "the ring holds all frames that may be on their way out");
         Ok(())
     }
 
     /// Whether one more packet may be in transmission; collects completions if not.
-    fn has_room(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> bool {
+    fn has_room(&mut self, tx: &mut TxSocket, ledger: &mut Ledger) -> bool {
         if ledger.to_send() >= self.frames {
-            self.collect(outlet, ledger);
+            self.collect(tx, ledger);
         }
         ledger.to_send() < self.frames
     }
@@ -201,20 +201,20 @@ impl Transmitter {
         ledger: &mut Ledger,
         statistics: &mut LinkStatistics,
     ) -> Result<(), LinkError> {
-        let outlet = &mut queue.outlet;
-        let published = outlet.ring.publish();
-        let mut waiting = outlet.ring.waiting();
+        let tx = &mut queue.tx;
+        let published = tx.ring.publish();
+        let mut waiting = tx.ring.waiting();
         if self.is_gone() || (waiting == 0 && self.state == State::Up) {
             return Ok(());
         }
         if queue.zero_copy {
             statistics.packets_out += u64::from(published);
-            return self.flush_zero_copy(outlet, ledger, statistics, waiting);
+            return self.flush_zero_copy(tx, ledger, statistics, waiting);
         }
         let kicks_max = waiting + waiting / PACKETS_PER_KICK + SPARE_KICKS;
         for _ in 0..kicks_max {
-            let kick = outlet.socket.kick_transmit()?;
-            let left = outlet.ring.waiting();
+            let kick = tx.socket.kick_transmit()?;
+            let left = tx.ring.waiting();
             let taken = waiting - left;
             waiting = left;
             let lost = u32::from(kick == Kick::Lost);
@@ -225,7 +225,7 @@ impl Transmitter {
                     self.lose(kick, waiting, ledger, statistics);
                     return Ok(());
                 }
-                Kick::NoCompletions if self.collect(outlet, ledger) == 0 => break,
+                Kick::NoCompletions if self.collect(tx, ledger) == 0 => break,
                 Kick::Done => self.state = State::Up,
                 Kick::Again if taken == 0 => break,
                 Kick::Again | Kick::Lost | Kick::NoCompletions => {}
@@ -241,13 +241,13 @@ impl Transmitter {
     /// The adapter takes packets by itself, and is woken if it sleeps.
     fn flush_zero_copy(
         &mut self,
-        outlet: &mut Outlet,
+        tx: &mut TxSocket,
         ledger: &mut Ledger,
         statistics: &mut LinkStatistics,
         waiting: u32,
     ) -> Result<(), LinkError> {
-        let kick = if outlet.ring.needs_wakeup() || self.state == State::Down {
-            outlet.socket.kick_transmit()?
+        let kick = if tx.ring.needs_wakeup() || self.state == State::Down {
+            tx.socket.kick_transmit()?
         } else {
             Kick::Done
         };
@@ -268,23 +268,23 @@ impl Transmitter {
         self.state = if kick == Kick::Gone { State::Gone } else { State::Down };
     }
 
-    pub(super) fn completed(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> u32 {
-        self.collect(outlet, ledger);
+    pub(super) fn completed(&mut self, tx: &mut TxSocket, ledger: &mut Ledger) -> u32 {
+        self.collect(tx, ledger);
         std::mem::take(&mut self.finished_bytes)
     }
 
     /// Takes completions; gives how many. Bounded by the ring.
-    fn collect(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> u32 {
+    fn collect(&mut self, tx: &mut TxSocket, ledger: &mut Ledger) -> u32 {
         let mut count = 0;
         let frame_bytes = self.memory.frame_bytes() as u64;
-        while let Some(addr) = outlet.completion.pop() {
+        while let Some(addr) = tx.completion.pop() {
             let Ok(index) = u32::try_from(addr / frame_bytes) else { continue };
             let Some(wire_bytes) = ledger.sent(index) else { continue };
             self.memory.pool().give_back(index);
             self.finished_bytes = self.finished_bytes.saturating_add(wire_bytes);
             count += 1;
         }
-        outlet.completion.release();
+        tx.completion.release();
         count
     }
 }

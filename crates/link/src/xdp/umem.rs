@@ -194,12 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_mapped_says_the_fix() {
-        let says = |result: Result<XdpMemory, LinkError>| result.expect_err("refused").to_string();
-        assert!(says(XdpMemory::new(8, 3_000)).contains("2048 or 4096"));
-        assert!(says(XdpMemory::new(0, 2_048)).contains("at least 1"));
+    fn the_error_of_a_failed_mapping_names_the_fix() {
+        let refusal = |result: Result<XdpMemory, LinkError>| result.expect_err("refused").to_string();
+        assert!(refusal(XdpMemory::new(8, 3_000)).contains("2048 or 4096"));
+        assert!(refusal(XdpMemory::new(0, 2_048)).contains("at least 1"));
         // More pages than any host has reserved; the message has the missing number.
-        let refused = says(XdpMemory::with_huge_pages(1 << 24, 4_096));
+        let refused = refusal(XdpMemory::with_huge_pages(1 << 24, 4_096));
         assert!(refused.contains("vm.nr_hugepages to 32768 more"), "{refused}");
     }
 }

@@ -56,7 +56,7 @@ fn refused(options: &ClassifierOptions) -> String {
 }
 
 #[test]
-fn attaches_as_told_and_goes_on_drop() {
+fn attaches_as_configured_and_detaches_on_drop() {
     if !privileged() {
         return;
     }
@@ -70,8 +70,8 @@ fn attaches_as_told_and_goes_on_drop() {
             let classifier = Classifier::attach(&on(device, mode)).expect("to attach");
             let found = attached(device).expect("a program");
             assert_eq!(found.native, native, "{device} {mode}");
-            let told = if native { AttachMode::Native } else { AttachMode::Generic };
-            assert_eq!(classifier.mode(), told);
+            let expected = if native { AttachMode::Native } else { AttachMode::Generic };
+            assert_eq!(classifier.mode(), expected);
             drop(classifier);
             assert_eq!(attached(device), None);
             wait_until_unloaded(found.program);
@@ -144,7 +144,7 @@ fn a_program_without_an_owner_is_named_too() {
 }
 
 #[test]
-fn what_a_device_cannot_do_is_said_with_the_fix() {
+fn a_missing_feature_of_a_device_is_named_with_the_fix() {
     if !privileged() {
         return;
     }

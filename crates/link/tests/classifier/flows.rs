@@ -51,7 +51,7 @@ fn both_families_are_steered_whatever_the_links_own() {
         for (number, key) in flows().into_iter().enumerate() {
             let frame = Tcp::of(key).frame();
             expect_flow(&mut bench, &frame, number as u32 + 1, frame.len() - 14);
-            // Ethernet pads short frames: only what IP says is handed over.
+            // Ethernet pads short frames: only the length of the IP packet is passed on.
             let padded = [&frame[..], &[0; 20]].concat();
             expect_flow(&mut bench, &padded, number as u32 + 1, frame.len() - 14);
         }
@@ -68,14 +68,14 @@ fn what_is_no_flow_of_ours_is_the_kernels() {
         for key in flows() {
             let FlowKey { local, remote } = key;
             let other = |port: u16, end: std::net::SocketAddr| std::net::SocketAddr::new(end.ip(), port);
-            let strangers = [
+            let foreign_flows = [
                 FlowKey { local: other(49_153, local), remote },
                 FlowKey { local, remote: other(81, remote) },
                 FlowKey { local: remote, remote: local },
                 FlowKey { local: std::net::SocketAddr::new(remote.ip(), local.port()), remote: local },
             ];
-            for stranger in strangers {
-                assert_eq!(bench.run(&Tcp::of(stranger).frame()), Fate::Passed, "{stranger:?}");
+            for foreign_flow in foreign_flows {
+                assert_eq!(bench.run(&Tcp::of(foreign_flow).frame()), Fate::Passed, "{foreign_flow:?}");
             }
             let mut udp = Tcp::of(key).frame();
             udp[if local.is_ipv4() { 23 } else { 20 }] = 17;
@@ -114,12 +114,12 @@ fn a_listener_gets_what_belongs_to_no_flow() {
         let inlet = Inlet { stream: Stream::BestEffort, ..INLET };
         let filter = ListenerFilter { local: key.local, index: number as u32, inlet };
         bench.program.set_listener(&filter).expect("room");
-        let stranger = FlowKey { remote: std::net::SocketAddr::new(key.remote.ip(), 999), ..key };
-        let tag = bench.expect_steer(&Tcp::of(stranger).frame(), Stream::BestEffort);
+        let foreign_flow = FlowKey { remote: std::net::SocketAddr::new(key.remote.ip(), 999), ..key };
+        let tag = bench.expect_steer(&Tcp::of(foreign_flow).frame(), Stream::BestEffort);
         assert_eq!(tag.path, account(0) - 2 + number as u32);
         expect_flow(&mut bench, &Tcp::of(key).frame(), number as u32 + 1, 0x32 + 20 * number);
         bench.program.clear_listener(key.local).expect("to clear");
-        assert_eq!(bench.run(&Tcp::of(stranger).frame()), Fate::Passed);
+        assert_eq!(bench.run(&Tcp::of(foreign_flow).frame()), Fate::Passed);
     }
 }
 
@@ -158,8 +158,8 @@ fn first_fragments_are_dropped_and_later_ones_left_to_the_kernel() {
         bench.expect_drop(&Tcp::of(key).fragment(0, true).frame(), Reason::Fragmented);
         assert_eq!(bench.run(&Tcp::of(key).fragment(3, true).frame()), Fate::Passed);
         assert_eq!(bench.run(&Tcp::of(key).fragment(3, false).frame()), Fate::Passed);
-        let stranger = FlowKey { local: key.remote, remote: key.local };
-        assert_eq!(bench.run(&Tcp::of(stranger).fragment(0, true).frame()), Fate::Passed);
+        let foreign_flow = FlowKey { local: key.remote, remote: key.local };
+        assert_eq!(bench.run(&Tcp::of(foreign_flow).fragment(0, true).frame()), Fate::Passed);
     }
     // Behind another extension too, and one that is whole is an extension like any other (RFC 6946).
     let [_, v6] = flows();
@@ -180,8 +180,8 @@ fn icmp_errors_that_quote_a_flow_go_where_errors_go() {
             let frame = error(key, *kind, 0);
             let tag = bench.expect_steer(&frame, Stream::BestEffort);
             assert_eq!((tag.path, usize::from(tag.bytes)), (account(0) - 3, frame.len() - 14));
-            let stranger = FlowKey { local: key.remote, remote: key.local };
-            assert_eq!(bench.run(&error(stranger, *kind, 0)), Fate::Passed);
+            let foreign_flow = FlowKey { local: key.remote, remote: key.local };
+            assert_eq!(bench.run(&error(foreign_flow, *kind, 0)), Fate::Passed);
         }
         for kind in others {
             assert_eq!(bench.run(&error(key, *kind, 0)), Fate::Passed, "{kind}");
@@ -238,11 +238,11 @@ fn a_flow_and_a_listener_never_exceed_their_bucket_and_buffers() {
     let mut bench = bench(ipv4());
     let forever = Inlet { burst_packets: 3, interval_ns: 1_000_000_000_000, ..INLET };
     bench.program.set_flow(&FlowFilter { inlet: forever, ..of(key, 1) }).expect("to set");
-    let stranger = FlowKey { remote: std::net::SocketAddr::new(key.remote.ip(), 999), ..key };
+    let foreign_flow = FlowKey { remote: std::net::SocketAddr::new(key.remote.ip(), 999), ..key };
     let listener =
         ListenerFilter { local: key.local, index: 0, inlet: Inlet { burst_packets: 2, ..forever } };
     bench.program.set_listener(&listener).expect("to set");
-    for (frame, burst) in [(Tcp::of(key).frame(), 3), (Tcp::of(stranger).frame(), 2)] {
+    for (frame, burst) in [(Tcp::of(key).frame(), 3), (Tcp::of(foreign_flow).frame(), 2)] {
         for _ in 0..burst {
             bench.expect_steer(&frame, INLET.stream);
         }
@@ -272,7 +272,7 @@ fn a_flow_and_a_listener_never_exceed_their_bucket_and_buffers() {
     }
 }
 
-/// All errors have one bucket, so nobody can flood the node with them.
+/// All errors have one bucket, so no sender can flood the node with them.
 #[test]
 fn icmp_errors_are_bounded() {
     if !privileged() {
@@ -293,9 +293,9 @@ fn what_cannot_be_a_flow_is_refused() {
     }
     let [key, other] = flows();
     let mut bench = bench(ipv4());
-    let mut fails = |flow: FlowFilter, says: &str| {
+    let mut fails = |flow: FlowFilter, message: &str| {
         let error = bench.program.set_flow(&flow).expect_err("refused").to_string();
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(message), "{error}");
     };
     let with = |inlet: Inlet| FlowFilter { inlet, ..of(key, 1) };
     fails(with(Inlet { burst_packets: 0, ..INLET }), "at least 1");
@@ -307,8 +307,8 @@ fn what_cannot_be_a_flow_is_refused() {
     fails(of(key, 3), "another number");
     let mixed = FlowKey { local: key.local, remote: other.remote };
     fails(of(mixed, 4), "one IP version");
-    let nobody = std::net::SocketAddr::new([0, 0, 0, 0].into(), 80);
-    fails(of(FlowKey { remote: nobody, ..key }, 4), "cannot be an end of a connection");
+    let unspecified = std::net::SocketAddr::new([0, 0, 0, 0].into(), 80);
+    fails(of(FlowKey { remote: unspecified, ..key }, 4), "cannot be an end of a connection");
     let no_port = std::net::SocketAddr::new(key.local.ip(), 0);
     fails(of(FlowKey { local: no_port, ..key }, 4), "cannot be an end of a connection");
     // A number that was cleared is free.
@@ -316,7 +316,7 @@ fn what_cannot_be_a_flow_is_refused() {
     bench.program.clear_flow(key).expect("to clear twice");
     let next = FlowKey { local: std::net::SocketAddr::new(key.local.ip(), 5_000), ..key };
     bench.program.set_flow(&of(next, 1)).expect("free again");
-    // A link without room for any says so too.
+    // A link without room for any has its own error.
     let mut none = Bench::new(&options(ipv4()));
     assert!(none.program.set_flow(&of(key, 0)).expect_err("none").to_string().contains("flows_max"));
 }

@@ -131,7 +131,8 @@ fn signalling_and_best_effort_are_bounded_apart() {
     }
     const INTERVAL_NS: u64 = 1_000_000_000;
     let rate = |burst_packets| Some(Rate { packets_per_second: 1, burst_packets });
-    let bounded = ClassifierOptions { strangers_rate: rate(2), best_effort_rate: rate(3), ..options(ipv4()) };
+    let bounded =
+        ClassifierOptions { unknown_senders_rate: rate(2), best_effort_rate: rate(3), ..options(ipv4()) };
     let mut bench = Bench::new(&bounded);
     bench.program.set_filter(&filter()).expect("to set");
     let signalling = Udp::signalling(ipv4(), vec![1]).frame();

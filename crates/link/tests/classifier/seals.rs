@@ -98,7 +98,7 @@ fn what_the_neighbour_has_sealed_is_let_in_once() {
 }
 
 #[test]
-fn what_only_looks_like_it_is_a_strangers() {
+fn a_packet_with_a_false_seal_counts_as_from_an_unknown_sender() {
     if !privileged() {
         return;
     }

@@ -72,7 +72,7 @@ fn what_is_foreign_passes_untouched() {
 }
 
 #[test]
-fn what_nobody_may_use_is_dropped_for_its_reason() {
+fn packets_without_a_receiver_are_dropped_and_counted_by_reason() {
     if !privileged() {
         return;
     }
@@ -112,10 +112,10 @@ fn what_nobody_may_use_is_dropped_for_its_reason() {
         }
         let just_in_time = Data { slack_ns: -1_000, payload_bytes: 1_400, message_bytes: 1_400, ..good };
         bench.expect_steer(&just_in_time.frame(ends), Stream::Guaranteed);
-        let stranger = Udp { ports: (4_000, 7_001), ..Udp::data(ends, good.packet()) };
-        bench.expect_drop(&stranger.frame(), Reason::Unknown);
-        let stranger = Udp { ports: (4_000, 7_000), ..Udp::data(ends, vec![1]) };
-        bench.expect_drop(&stranger.frame(), Reason::Unknown);
+        let foreign = Udp { ports: (4_000, 7_001), ..Udp::data(ends, good.packet()) };
+        bench.expect_drop(&foreign.frame(), Reason::Unknown);
+        let foreign = Udp { ports: (4_000, 7_000), ..Udp::data(ends, vec![1]) };
+        bench.expect_drop(&foreign.frame(), Reason::Unknown);
         bench.expect_drop(&Udp::signalling(ends, vec![]).frame(), Reason::Malformed);
         bench.expect_drop(&Udp::signalling(ends, vec![0; 1_465]).frame(), Reason::Malformed);
     }

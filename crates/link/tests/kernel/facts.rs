@@ -19,7 +19,7 @@ pub fn request() -> PathRequest {
 }
 
 #[test]
-fn a_path_is_found_and_its_neighbour_asked_for() {
+fn a_path_is_found_and_its_neighbour_resolved() {
     if !privileged() {
         return;
     }
@@ -58,52 +58,52 @@ fn what_is_wrong_with_a_path_is_one_line_with_its_fix() {
         return;
     }
     let pair = Pair::new();
-    let says = |request: PathRequest, fix: &str| {
+    let complains = |request: PathRequest, fix: &str| {
         let error = pair.within(|| request.resolve(Duration::from_millis(20))).expect_err(fix).to_string();
         assert!(error.contains(fix) && !error.contains('\n'), "{fix}: {error}");
     };
-    says(PathRequest { device: "vx".into(), ..request() }, "no interface vx");
-    says(PathRequest { device: "lo".into(), ..request() }, "no Ethernet");
-    says(PathRequest { queue: 2, ..request() }, "has 2 receive queues");
-    says(PathRequest { packet_bytes_max: 1_473, ..request() }, "mtu 1501");
-    says(PathRequest { local: [10, 99, 0, 3].into(), ..request() }, "ip address add 10.99.0.3");
-    says(PathRequest { peer: [192, 0, 2, 1].into(), ..request() }, "no route to 192.0.2.1");
-    says(PathRequest { peer: request().local, ..request() }, "is reached by interface lo, not by va");
+    complains(PathRequest { device: "vx".into(), ..request() }, "no interface vx");
+    complains(PathRequest { device: "lo".into(), ..request() }, "no Ethernet");
+    complains(PathRequest { queue: 2, ..request() }, "has 2 receive queues");
+    complains(PathRequest { packet_bytes_max: 1_473, ..request() }, "mtu 1501");
+    complains(PathRequest { local: [10, 99, 0, 3].into(), ..request() }, "ip address add 10.99.0.3");
+    complains(PathRequest { peer: [192, 0, 2, 1].into(), ..request() }, "no route to 192.0.2.1");
+    complains(PathRequest { peer: request().local, ..request() }, "is reached by interface lo, not by va");
     pair.left("ip link add other type veth peer name rehto");
     pair.left("ip link set other up");
     pair.left(&format!("ip route add {}/32 dev other", ADDRESSES[1]));
-    says(request(), "is reached by interface other, not by va");
+    complains(request(), "is reached by interface other, not by va");
     pair.left("ip link del other");
     pair.right("ip link set vb down");
-    says(request(), "no carrier");
+    complains(request(), "no carrier");
     let path = pair.within(|| request().find(PATIENCE)).expect("a path without its end");
     assert_eq!(path.destination, None);
     pair.right("ip link set vb up");
     pair.right("ip link set vb arp off");
-    says(request(), "does not answer");
+    complains(request(), "does not answer");
     pair.left("ip link set va down");
-    says(request(), "ip link set va up");
+    complains(request(), "ip link set va up");
 }
 
 /// All changes that the watcher reports; waits for `least`, since the kernel reports carriers with a delay.
 fn changes(watcher: &mut Watcher, least: usize) -> Vec<Change> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     loop {
         while let Some((link, change)) = watcher.poll_change() {
             assert_eq!(link, 0);
-            told.push(change);
+            reported.push(change);
         }
-        if told.len() >= least {
-            return told;
+        if reported.len() >= least {
+            return reported;
         }
         let mut descriptors = [PollFd::from_borrowed_fd(watcher.descriptor(), PollFlags::IN)];
         let ready = poll(&mut descriptors, Some(&Timespec { tv_sec: 5, tv_nsec: 0 })).expect("to wait");
-        assert!(ready > 0, "nothing more than {told:?}");
+        assert!(ready > 0, "nothing more than {reported:?}");
     }
 }
 
 #[test]
-fn changes_are_told_once_and_in_order() {
+fn changes_are_reported_once_and_in_order() {
     if !privileged() {
         return;
     }

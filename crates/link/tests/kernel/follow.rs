@@ -130,7 +130,7 @@ fn peer(pair: &Pair) -> UdpSocket {
     socket
 }
 
-fn hears(peer: &UdpSocket, text: &[u8]) {
+fn reaches(peer: &UdpSocket, text: &[u8]) {
     let mut buffer = [0; 2_048];
     let (len, from) = peer.recv_from(&mut buffer).expect("a packet");
     assert_eq!((&buffer[..len], from.to_string()), (text, format!("{}:{SIGNALLING}", ADDRESSES[0])));
@@ -175,7 +175,7 @@ fn a_link_outlives_its_device_and_follows_addresses() {
         driven.until("data", |driven| driven.out.iter().any(|packet| packet.port == Port::Data));
         driven.out.clear();
         driven.send(b"to the right");
-        hears(&peer, b"to the right");
+        reaches(&peer, b"to the right");
         driven.is_without_trouble(&format!("life {life}"));
         let facts = driven.link.facts();
         assert!(facts.contains(&("napi_priority", "61".into())), "{facts:?}");
@@ -218,7 +218,7 @@ fn a_link_leaves_its_device_as_it_was() {
 }
 
 #[test]
-fn a_link_lives_on_when_its_device_is_switched_off_and_on() {
+fn a_link_survives_when_its_device_is_switched_off_and_on() {
     if !privileged() {
         return;
     }
@@ -239,7 +239,7 @@ fn a_link_lives_on_when_its_device_is_switched_off_and_on() {
     }
     driven.receives(&peer, b"again");
     driven.send(b"again");
-    hears(&peer, b"again");
+    reaches(&peer, b"again");
     assert!(driven.link.facts().iter().all(|(name, _)| *name != "trouble"), "{:?}", driven.link.facts());
 }
 

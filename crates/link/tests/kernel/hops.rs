@@ -144,7 +144,7 @@ fn a_stale_neighbour_is_probed() {
 }
 
 #[test]
-fn a_held_port_is_nobody_elses() {
+fn a_held_port_is_exclusive() {
     if !privileged() {
         return;
     }

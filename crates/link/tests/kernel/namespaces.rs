@@ -112,9 +112,9 @@ impl Pair {
 
 /// The settings, without the kernel's own changes: for a second or two it checks its own addresses, and it
 /// counts packets that it sends past an htb without classes.
-fn settings(said: &str) -> String {
+fn settings(printed: &str) -> String {
     const COUNT: &str = "direct_packets_stat";
     let mut counted = false;
     let is_set = |word: &&str| *word != "tentative" && !std::mem::replace(&mut counted, *word == COUNT);
-    said.split(' ').filter(is_set).collect::<Vec<_>>().join(" ")
+    printed.split(' ').filter(is_set).collect::<Vec<_>>().join(" ")
 }

@@ -66,7 +66,7 @@ fn a_link_works_on_after_its_device_was_down() {
 }
 
 #[test]
-fn a_device_that_is_gone_is_told_and_leaves_nothing_behind() {
+fn a_removed_device_is_reported_and_leaves_nothing_behind() {
     if !privileged() {
         return;
     }
@@ -220,16 +220,16 @@ fn nothing_is_sent_before_the_next_hop_is_known() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_the_fix() {
+fn the_error_of_a_failed_open_names_the_fix() {
     if !privileged() {
         return;
     }
     let (hosts, cable) = pair(1_520);
     let good = options(cable, 0);
     let memory = memory_for(&good);
-    let fails = |options: &XdpOptions, memory: &XdpMemory, says: &str| {
+    let fails = |options: &XdpOptions, memory: &XdpMemory, message: &str| {
         let error = hosts[0].within(|| XdpLink::open(options, memory)).expect_err("refused").to_string();
-        assert!(error.contains(says) && !error.contains('\n'), "{says}: {error}");
+        assert!(error.contains(message) && !error.contains('\n'), "{message}: {error}");
     };
     let with = |change: &dyn Fn(&mut XdpOptions)| {
         let mut options = good.clone();
@@ -253,7 +253,7 @@ fn what_cannot_be_opened_says_the_fix() {
 }
 
 #[test]
-fn too_few_locked_pages_are_told() {
+fn too_few_locked_pages_are_reported() {
     if !privileged() {
         return;
     }

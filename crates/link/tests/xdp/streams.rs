@@ -63,7 +63,7 @@ fn send_to(link: &mut XdpLink, stream: Stream, number: u8) {
 }
 
 /// Which stream each was sent to, and its number.
-fn told(received: &[Received]) -> Vec<(Stream, u8)> {
+fn reported(received: &[Received]) -> Vec<(Stream, u8)> {
     let of = |received: &Received| {
         let packet = received.frame.as_ref();
         let stream = match (received.port, packet[1], packet[8]) {
@@ -94,7 +94,7 @@ fn the_most_urgent_stream_is_received_first() {
     let expected = |stream, numbers: std::ops::Range<u8>| numbers.map(move |number| (stream, number));
     let mut first: Vec<_> = expected(Stream::Signalling, 0..4).collect();
     first.extend(expected(Stream::LowLatency, 0..2));
-    assert_eq!(told(&out), first);
+    assert_eq!(reported(&out), first);
     out.clear();
     assert_eq!(b.receive_from(Stream::LowLatency, &mut out, 16).expect("works"), 2);
     assert_eq!(b.receive_from(Stream::LowLatency, &mut out, 16).expect("works"), 0);
@@ -104,7 +104,7 @@ fn the_most_urgent_stream_is_received_first() {
     assert_eq!(b.receive(&mut out, 16).expect("works"), 9);
     let mut rest = vec![(Stream::Signalling, 9)];
     rest.extend(expected(Stream::Guaranteed, 0..4).chain(expected(Stream::BestEffort, 0..4)));
-    assert_eq!(told(&out), rest);
+    assert_eq!(reported(&out), rest);
 }
 
 /// Buffers that a flood of a stream can take. Signalling here is that of an unknown sender: half is kept for
@@ -145,7 +145,7 @@ fn a_flood_in_one_stream_takes_no_frame_of_another() {
                     out.len() == usize::from(others)
                 });
                 let expected: Vec<_> = (0..others).map(|number| (other, number)).collect();
-                assert_eq!(told(&out), expected, "{flooded:?} flooded, round {round}");
+                assert_eq!(reported(&out), expected, "{flooded:?} flooded, round {round}");
             }
         }
     }

@@ -37,11 +37,13 @@ pub enum ThreadKind {
     Links,
     /// Watches and shapes the links' devices.
     Devices,
+    /// Begins TCP connections of the host's own, and drops what they leave behind.
+    Tcp,
 }
 
 impl ThreadKind {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Processor,
         Self::ProcessorOnSharedHeap,
         Self::Service,
@@ -50,6 +52,7 @@ impl ThreadKind {
         Self::Ringer,
         Self::Links,
         Self::Devices,
+        Self::Tcp,
     ];
 }
 
@@ -63,6 +66,7 @@ impl fmt::Display for ThreadKind {
             Self::Ringer => "ringer",
             Self::Links => "links",
             Self::Devices => "devices",
+            Self::Tcp => "tcp",
         })
     }
 }

@@ -71,7 +71,7 @@ extern "C" fn refuse(_: libc::c_int, about: *mut libc::siginfo_t, context: *mut 
     let number = take_call(context);
     REFUSED.fetch_add(1, Ordering::Relaxed);
     if is_new(KIND.get(), number) {
-        tell(KIND.get(), number);
+        report(KIND.get(), number);
     }
 }
 
@@ -114,7 +114,7 @@ fn is_new(kind: Option<ThreadKind>, number: u64) -> bool {
 }
 
 /// Writes one line to standard error. It avoids the log, which this very thread may have locked.
-fn tell(kind: Option<ThreadKind>, number: u64) {
+fn report(kind: Option<ThreadKind>, number: u64) {
     let mut line = Line { bytes: [0; 200], len: 0 };
     let kind = kind.unwrap_or(ThreadKind::Service);
     // What does not fit is cut off.

@@ -89,6 +89,7 @@ pub fn calls(kind: ThreadKind) -> impl Iterator<Item = &'static Call> {
         ThreadKind::Heap => &[EVERY_THREAD, MEMORY, KEEPER],
         ThreadKind::Links => &[EVERY_THREAD, MEMORY, DEVICES, LINKS],
         ThreadKind::Devices => &[EVERY_THREAD, MEMORY, DEVICES],
+        ThreadKind::Tcp => &[EVERY_THREAD, MEMORY, TCP],
     };
     lists.iter().copied().flatten()
 }
@@ -288,6 +289,30 @@ const SERVICE: &[Call] = &[
     call!(SYS_prctl, &[&[is(0, libc::PR_SET_NAME)], &[is(0, libc::PR_SET_NO_NEW_PRIVS)]], "the same"),
     call!(SYS_seccomp, "the same: lays its own filter upon itself"),
     call!(SYS_prlimit64, "length of its stack"),
+];
+
+/// Calls of the threads that make what TCP connections need, and drop it again.
+const TCP: &[Call] = &[
+    call!(SYS_socket, &[&[INET], &[INET6]], "holds a local port"),
+    call!(SYS_bind, "the same"),
+    call!(SYS_getsockname, "the same"),
+    call!(SYS_close, "gives a port back; rings"),
+    call!(SYS_clock_nanosleep, "waits for the kernel's route"),
+    call!(SYS_write, &[&[is_long(2, EVENTFD_BYTES)]], "8 bytes: wakes a thread of the daemon"),
+    call!(SYS_mmap, &[&[lacks(2, libc::PROT_EXEC)]], "rings of segments; nothing executable"),
+    call!(SYS_memfd_create, "the same"),
+    call!(SYS_fallocate, "the same"),
+    call!(SYS_ftruncate, "the same"),
+    call!(SYS_fstat, "the same"),
+    call!(SYS_newfstatat, "the same"),
+    call!(SYS_statx, "the same"),
+    call!(SYS_fcntl, "the same: seals; copies of descriptors"),
+    call!(SYS_pipe2, "the same: holds a page of each part"),
+    call!(SYS_vmsplice, "the same"),
+    call!(SYS_lseek, "the same"),
+    call!(SYS_eventfd2, "the same: bells"),
+    call!(SYS_socketpair, &[&[UNIX]], "the same: doorbells"),
+    call!(SYS_shutdown, "the same"),
 ];
 
 const NETLINK: Argument = is(0, libc::AF_NETLINK);

@@ -74,7 +74,7 @@ fn every_thread_allocates_locks_unwinds_and_ends() {
 #[test]
 fn a_processor_makes_its_calls_within_their_limits_only() {
     let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).expect("an eventfd");
-    let (inlet, outlet) = rustix::pipe::pipe().expect("a pipe");
+    let (read_end, write_end) = rustix::pipe::pipe().expect("a pipe");
     let (answers, refused) = on(ThreadKind::Processor, move || {
         let map = || {
             // SAFETY: a new mapping that no other code uses.
@@ -88,8 +88,8 @@ fn a_processor_makes_its_calls_within_their_limits_only() {
             // A signal stack, at the end.
             unmap(12_288),
             // The call is forbidden from here on.
-            rustix::io::write(&outlet, b"9 bytes..").map(drop),
-            rustix::io::read(&inlet, &mut [0; 9]).map(drop),
+            rustix::io::write(&write_end, b"9 bytes..").map(drop),
+            rustix::io::read(&read_end, &mut [0; 9]).map(drop),
             map().map(drop),
             unmap(1 << 17),
             rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None)
@@ -97,7 +97,7 @@ fn a_processor_makes_its_calls_within_their_limits_only() {
             rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).map(drop),
         ];
         // The filter permits no close, so leak the descriptors.
-        std::mem::forget((bell, inlet, outlet));
+        std::mem::forget((bell, read_end, write_end));
         answers
     });
     let made = |answer: &rustix::io::Result<()>| *answer != Err(Errno::PERM);
@@ -110,14 +110,14 @@ fn a_processor_makes_its_calls_within_their_limits_only() {
 
 #[test]
 fn a_processor_closes_nothing() {
-    let (inlet, _outlet) = rustix::pipe::pipe().expect("a pipe");
-    let number = std::os::fd::AsRawFd::as_raw_fd(&inlet);
+    let (read_end, _write_end) = rustix::pipe::pipe().expect("a pipe");
+    let number = std::os::fd::AsRawFd::as_raw_fd(&read_end);
     // Debug builds first check whether it is open.
-    let (_, refused) = on(ThreadKind::Processor, move || drop::<OwnedFd>(inlet));
+    let (_, refused) = on(ThreadKind::Processor, move || drop::<OwnedFd>(read_end));
     assert!(refused >= 1);
     // SAFETY: it was not closed, and no other value owns it.
-    let inlet = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) };
-    assert!(rustix::io::fcntl_getfd(inlet.as_fd()).is_ok());
+    let read_end = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) };
+    assert!(rustix::io::fcntl_getfd(read_end.as_fd()).is_ok());
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn threads_that_a_service_starts_are_confined_like_it_and_more() {
 }
 
 #[test]
-fn who_asks_for_no_filter_gets_none() {
+fn no_filter_is_set_unless_requested() {
     let done = std::thread::spawn(|| {
         confine(ThreadKind::Processor, Forbidden::Allow).expect("nothing to do");
         (forbidden(), rustix::thread::no_new_privs())
@@ -163,7 +163,7 @@ fn one_that_is_to_end_is_ended_by_the_kernel() {
 }
 
 #[test]
-fn each_call_has_a_reason_and_stands_in_a_list_once() {
+fn each_call_has_a_reason_and_is_in_one_list_once() {
     for kind in ThreadKind::ALL {
         let all: Vec<_> = calls(kind).map(|call| (call.name, call.why)).collect();
         assert!(all.iter().all(|(name, why)| !name.is_empty() && !why.is_empty()), "{all:?}");

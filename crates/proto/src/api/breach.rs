@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_stands_on_routes_that_lead_through_it() {
+    fn a_stage_is_on_the_routes_that_lead_through_it() {
         let route = [NodeId(3), NodeId(1), NodeId(2)];
         assert_eq!(StageName::processor(NodeId(1)).place_on(&route), Some(1));
         assert_eq!(StageName::link(NodeId(1), NodeId(2)).place_on(&route), Some(1));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_breach_is_told_in_one_line() {
+    fn a_breach_is_printed_in_one_line() {
         let broken = BrokenStage {
             host: "a".into(),
             towards: Some("r".into()),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lateness_is_told_with_what_showed_it() {
+    fn a_lateness_is_printed_with_its_evidence() {
         let late = |times, seen_in| LateStage {
             host: "r".into(),
             towards: (seen_in != SeenIn::OwnClock).then(|| "b".into()),

@@ -35,7 +35,7 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// The reason that is sent to the other end when the channel ends here for this reason.
-    pub const fn told(self) -> Self {
+    pub const fn reported(self) -> Self {
         match self {
             Self::Local => Self::Peer,
             Self::Vanished => Self::PeerVanished,

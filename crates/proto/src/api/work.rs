@@ -4,12 +4,13 @@ use punctual_analysis::Nanos;
 
 use super::RtuId;
 use crate::config::{CpuCosts, WorkKind};
+use crate::ids::HandlerId;
 
 /// One unit of protocol work, which the processor does without being pre-empted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Work {
     /// Handler that the work belongs to.
-    pub handler: u32,
+    pub handler: HandlerId,
     /// Path through the code, for the cost model.
     pub kind: WorkKind,
     /// Packets in this unit.

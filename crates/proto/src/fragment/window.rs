@@ -138,7 +138,7 @@ mod tests {
     /// Compared with a set of all closed numbers: steps of every length, within a word, over words, over the
     /// whole window.
     #[test]
-    fn it_remembers_exactly_what_was_closed_of_the_newest_numbers() {
+    fn it_stores_exactly_the_closed_ones_of_the_newest_numbers() {
         for (seed, span) in (0..).zip([1, 64, 65, 256, 1_024]) {
             let mut window = Window::new(span);
             let mut closed = BTreeSet::new();
@@ -164,7 +164,7 @@ mod tests {
     /// The window stores at least as many numbers as were requested. It rounds them up to whole words and
     /// their count up to a power of two; the first word costs no memory of its own.
     #[test]
-    fn it_remembers_at_least_what_was_asked_for() {
+    fn it_stores_at_least_the_requested_amount() {
         for (asked, span) in [(0, 64), (1, 64), (64, 64), (65, 128), (129, 256), (256, 256), (1_000, 1_024)] {
             let mut window = Window::new(asked);
             assert_eq!(window.span(), span, "{asked}");

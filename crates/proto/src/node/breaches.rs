@@ -33,7 +33,7 @@ pub(super) struct BreachWatch {
     processor: Option<Breach>,
     links: Vec<LinkBreach>,
     /// The last report about each watch.
-    said: Vec<LastReport>,
+    last_reports: Vec<LastReport>,
     /// Events that are to be reported.
     events: VecDeque<Event>,
 }
@@ -49,7 +49,7 @@ struct LinkBreach {
     /// True while the link is measured before it counts as healed.
     proving: bool,
     /// Time of the last report to the neighbour about its packets.
-    told: Option<Instant>,
+    reported_at: Option<Instant>,
     /// Whether nodes beyond this one were notified of the neighbour's late packets.
     arrivals_announced: bool,
     /// Rate of other traffic on the link's device, as the driver's host reports it.
@@ -70,7 +70,7 @@ struct Flow {
 
 impl Flow {
     /// Takes a count that never decreases.
-    fn look(&mut self, bytes: u64, now: Instant) {
+    fn note_count(&mut self, bytes: u64, now: Instant) {
         let span = now.since(self.since);
         // The first check after a pause does not measure the present rate.
         if span > LATE_ARRIVALS_INTERVAL * 2 {
@@ -89,30 +89,30 @@ impl BreachWatch {
             next: None,
             processor: None,
             links: vec![LinkBreach::default(); links],
-            said: vec![LastReport::default(); watches(links)],
+            last_reports: vec![LastReport::default(); watches(links)],
             events: VecDeque::new(),
         }
     }
 
     /// Changes what is known of a link; nothing if there is none such.
     fn with_link(&mut self, link: LinkId, change: impl FnOnce(&mut LinkBreach)) {
-        if let Some(look) = self.links.get_mut(usize::from(link.0)) {
-            change(look);
+        if let Some(watched) = self.links.get_mut(usize::from(link.0)) {
+            change(watched);
         }
     }
 
     /// Number of watches.
     pub fn watches(&self) -> usize {
-        self.said.len()
+        self.last_reports.len()
     }
 
     /// The last report about a watch.
-    pub fn said_mut(&mut self, number: usize) -> &mut LastReport {
-        &mut self.said[number]
+    pub fn last_report_mut(&mut self, number: usize) -> &mut LastReport {
+        &mut self.last_reports[number]
     }
 
     /// Queues an event for [`Self::poll_event`].
-    pub fn say(&mut self, event: Event) {
+    pub fn queue_event(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
@@ -126,17 +126,17 @@ impl<M: Memory> Node<M> {
     /// Sets the rate of other traffic on the device of a link, as its driver's host measures it. It is used
     /// only to find causes.
     pub fn handle_foreign_traffic(&mut self, link: LinkId, rate: BitRate) {
-        self.looks.with_link(link, |look| look.foreign = rate);
+        self.breach_watch.with_link(link, |watched| watched.foreign = rate);
     }
 
     /// Whether the node searches for causes now: only then [`Node::handle_foreign_traffic`] matters.
     pub fn is_looking(&self) -> bool {
-        self.looks.next.is_some()
+        self.breach_watch.next.is_some()
     }
 
     /// Time of the next check; `None` if there is nothing to check.
-    pub(super) fn looks_due(&self) -> Option<Instant> {
-        match self.looks.next {
+    pub(super) fn breaches_due(&self) -> Option<Instant> {
+        match self.breach_watch.next {
             Some(next) => Some(next),
             None if self.plane.is_stirred() || self.signalling.has_late_arrivals() => Some(Instant::ZERO),
             None => None,
@@ -144,30 +144,30 @@ impl<M: Memory> Node<M> {
     }
 
     /// Checks all stages.
-    pub(super) fn look(&mut self, now: Instant) {
+    pub(super) fn check_breaches(&mut self, now: Instant) {
         self.plane.settle();
         while let Some((link, late)) = self.signalling.poll_late_arrivals() {
-            self.looks.with_link(link, |look| look.reported = Some((late, now)));
+            self.breach_watch.with_link(link, |watched| watched.reported = Some((late, now)));
         }
-        let mut goes_on = self.look_at_processor(now);
-        for index in 0..self.looks.links.len() {
+        let mut goes_on = self.check_processor(now);
+        for index in 0..self.breach_watch.links.len() {
             let link = LinkId(index as u16);
-            goes_on |= self.look_at_arrivals(link, now);
-            goes_on |= self.look_at_departures(link, now);
+            goes_on |= self.check_arrivals(link, now);
+            goes_on |= self.check_departures(link, now);
         }
         self.report_late_stages(now);
-        self.looks.next = goes_on.then(|| now + WATCH_SLOT);
+        self.breach_watch.next = goes_on.then(|| now + WATCH_SLOT);
     }
 
-    fn look_at_processor(&mut self, now: Instant) -> bool {
+    fn check_processor(&mut self, now: Instant) -> bool {
         let lease = self.plane.config().signalling.lease;
         let watch = self.plane.processor_watch_mut();
         watch.heals(lease, now);
         let late = watch.recent(now);
         let breach = watch.broken_since().map(|_| Breach { late, cause: Cause::SlowProcessor });
         let goes_on = watch.is_stirred(now);
-        if breach.is_some() != self.looks.processor.is_some() {
-            self.looks.processor = breach;
+        if breach.is_some() != self.breach_watch.processor.is_some() {
+            self.breach_watch.processor = breach;
             self.plane.stages_mut().set_cpu_breach(breach);
             self.signalling.announce(None, breach, now);
         }
@@ -176,58 +176,61 @@ impl<M: Memory> Node<M> {
 
     /// Checks incoming packets: the neighbour, which owns the link, gets a report. Returns whether to check
     /// again.
-    fn look_at_arrivals(&mut self, link: LinkId, now: Instant) -> bool {
+    fn check_arrivals(&mut self, link: LinkId, now: Instant) -> bool {
         let lease = self.plane.config().signalling.lease;
         let Some(watch) = self.signalling.arrivals_mut(link) else { return false };
         watch.heals(lease, now);
         let (late, is_broken, stirred) =
             (watch.recent(now), watch.broken_since().is_some(), watch.is_stirred(now));
-        let look = &mut self.looks.links[usize::from(link.0)];
-        look.received.look(self.plane.line(link).bytes_in(), now);
-        let may_tell = look.told.is_none_or(|told| now.since(told) >= LATE_ARRIVALS_INTERVAL);
-        if is_broken && late.times > 0 && may_tell {
-            look.told = Some(now);
-            let Flow { rate, span, .. } = look.received;
+        let watched = &mut self.breach_watch.links[usize::from(link.0)];
+        watched.received.note_count(self.plane.link_state(link).bytes_in(), now);
+        let may_report =
+            watched.reported_at.is_none_or(|reported_at| now.since(reported_at) >= LATE_ARRIVALS_INTERVAL);
+        if is_broken && late.times > 0 && may_report {
+            watched.reported_at = Some(now);
+            let Flow { rate, span, .. } = watched.received;
             self.signalling.report_late(link, LateArrivals { late, received: rate, span });
         }
-        if is_broken != look.arrivals_announced {
-            look.arrivals_announced = is_broken;
+        if is_broken != watched.arrivals_announced {
+            watched.arrivals_announced = is_broken;
             let breach = Breach { late, cause: Cause::LongerTravel };
             self.signalling.announce_arrivals(link, is_broken.then_some(breach), now);
         }
-        stirred || self.plane.line(link).arrivals().is_stirred(now)
+        stirred || self.plane.link_state(link).arrivals().is_stirred(now)
     }
 
     /// Checks outgoing packets: this node's own stage, by its neighbour's report. Returns whether to check
     /// again.
-    fn look_at_departures(&mut self, link: LinkId, now: Instant) -> bool {
+    fn check_departures(&mut self, link: LinkId, now: Instant) -> bool {
         let lease = self.plane.config().signalling.lease;
-        let counters = *self.plane.line(link).counters();
-        let (configured, full_at) = (self.plane.line(link).config().rate, self.plane.line(link).full_at());
-        let watch = self.plane.line_mut(link).departures_mut();
+        let counters = *self.plane.link_state(link).counters();
+        let (configured, full_at) =
+            (self.plane.link_state(link).config().rate, self.plane.link_state(link).full_at());
+        let watch = self.plane.link_state_mut(link).departures_mut();
         watch.heals(lease, now);
         let (own, stirred) = (watch.broken_since().map(|_| watch.recent(now)), watch.is_stirred(now));
-        let look = &mut self.looks.links[usize::from(link.0)];
-        look.sent.look(counters.guaranteed_bytes + counters.best_effort_bytes, now);
-        let reported = look.reported.filter(|(_, at)| now.since(*at) < lease);
+        let watched = &mut self.breach_watch.links[usize::from(link.0)];
+        watched.sent.note_count(counters.guaranteed_bytes + counters.best_effort_bytes, now);
+        let reported = watched.reported.filter(|(_, at)| now.since(*at) < lease);
         // Packets that wait here leave as fast as the link drains.
         let held = own.is_some() || now.since(full_at) < LATE_ARRIVALS_INTERVAL;
-        let own = own.map(|late| LateArrivals { late, received: look.sent.rate, span: look.sent.span });
+        let own = own.map(|late| LateArrivals { late, received: watched.sent.rate, span: watched.sent.span });
         let late = reported.map(|(late, _)| late).or(own);
-        let breach = late.map(|late| Breach { late: late.late, cause: look.cause(&late, configured, held) });
-        look.reported = reported;
+        let breach =
+            late.map(|late| Breach { late: late.late, cause: watched.cause(&late, configured, held) });
+        watched.reported = reported;
         let breach = breach.or_else(|| self.unproven(link, configured, now));
-        let look = &mut self.looks.links[usize::from(link.0)];
-        let may_refine = now.since(look.announced) >= LATE_ARRIVALS_INTERVAL;
-        let changed = match (&breach, &look.breach) {
+        let watched = &mut self.breach_watch.links[usize::from(link.0)];
+        let may_refine = now.since(watched.announced) >= LATE_ARRIVALS_INTERVAL;
+        let changed = match (&breach, &watched.breach) {
             (Some(breach), Some(known)) => {
                 breach.cause.kind() > known.cause.kind() || may_refine && breach.cause.differs(&known.cause)
             }
             (breach, known) => breach.is_some() != known.is_some(),
         };
         if changed {
-            (look.breach, look.announced) = (breach, now);
-            let neighbour = self.plane.line(link).config().neighbour;
+            (watched.breach, watched.announced) = (breach, now);
+            let neighbour = self.plane.link_state(link).config().neighbour;
             self.plane.stages_mut().set_link_breach(link, breach);
             self.signalling.announce(Some(neighbour), breach, now);
         }
@@ -241,17 +244,17 @@ impl<M: Memory> Node<M> {
         let slow =
             |drains| Breach { late: Lateness::default(), cause: Cause::SlowLink { drains, configured } };
         if self.measures_rate(link) {
-            return self.looks.links[usize::from(link.0)].breach;
+            return self.breach_watch.links[usize::from(link.0)].breach;
         }
         let measured = self.measured_slow(link).map(slow);
-        let look = &mut self.looks.links[usize::from(link.0)];
-        let was = look.breach.filter(|breach| matches!(breach.cause, Cause::SlowLink { .. }));
-        let is_proof = core::mem::take(&mut look.proving);
+        let watched = &mut self.breach_watch.links[usize::from(link.0)];
+        let was = watched.breach.filter(|breach| matches!(breach.cause, Cause::SlowLink { .. }));
+        let is_proof = core::mem::take(&mut watched.proving);
         if measured.is_some() || was.is_none() || is_proof || self.users_of(link) > 0 {
             return measured;
         }
-        self.looks.links[usize::from(link.0)].proving = self.proves_rate(link, now);
-        was.filter(|_| self.looks.links[usize::from(link.0)].proving)
+        self.breach_watch.links[usize::from(link.0)].proving = self.proves_rate(link, now);
+        was.filter(|_| self.breach_watch.links[usize::from(link.0)].proving)
     }
 
     /// This node's broken stages and those on the routes of its channels.
@@ -291,11 +294,11 @@ mod tests {
 
     /// A rate is measured over spans that are neither too short to be meaningful nor a pause.
     #[test]
-    fn a_flow_is_measured_between_looks_that_are_neither_too_near_nor_too_far() {
+    fn a_flow_is_measured_between_checks_at_a_suitable_distance() {
         let measured = |span: Nanos| {
             let mut flow = Flow::default();
-            flow.look(0, Instant(0));
-            flow.look(span.0 / 8, Instant(0) + span);
+            flow.note_count(0, Instant(0));
+            flow.note_count(span.0 / 8, Instant(0) + span);
             flow.rate
         };
         let rate = BitRate(1_000_000_000);
@@ -311,10 +314,10 @@ mod tests {
         let mega = |mega: u64| BitRate(mega * 1_000_000);
         let configured = mega(100);
         let cause = |sent: u64, received: u64, foreign: u64, held: bool, span: Nanos| {
-            let mut look = LinkBreach { foreign: mega(foreign), ..LinkBreach::default() };
-            look.sent.rate = mega(sent);
+            let mut watched = LinkBreach { foreign: mega(foreign), ..LinkBreach::default() };
+            watched.sent.rate = mega(sent);
             let late = LateArrivals { late: Lateness::default(), received: mega(received), span };
-            look.cause(&late, configured, held)
+            watched.cause(&late, configured, held)
         };
         let slow = |drains| Cause::SlowLink { drains: mega(drains), configured };
         let foreign = |rate| Cause::ForeignTraffic { rate: mega(rate) };
@@ -356,13 +359,13 @@ mod tests {
         let slot = WATCH_SLOT * 2;
         let at = |slots: u64| Instant(0) + slot * slots;
         let per_slot = |bytes: u64| BitRate(bytes * 8_000_000_000 / slot.0);
-        flow.look(1_000, at(1));
+        flow.note_count(1_000, at(1));
         assert_eq!((flow.rate, flow.span), (per_slot(1_000), slot));
-        flow.look(1_500, at(1) + slot - Nanos(1));
+        flow.note_count(1_500, at(1) + slot - Nanos(1));
         assert_eq!(flow.rate, per_slot(1_000), "too soon");
-        flow.look(1_600, at(2));
+        flow.note_count(1_600, at(2));
         assert_eq!(flow.rate, per_slot(600));
-        flow.look(0, at(3));
+        flow.note_count(0, at(3));
         assert_eq!(flow.rate, BitRate(0));
     }
 }

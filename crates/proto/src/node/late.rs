@@ -9,7 +9,7 @@ use punctual_analysis::{Instant, Nanos};
 use super::Node;
 use crate::api::{Event, LateStage, SeenIn, StageName};
 use crate::ids::LinkId;
-use crate::limits::{LATE_TOLD_INTERVAL, WATCH_SLOT};
+use crate::limits::{LATE_REPORT_INTERVAL, WATCH_SLOT};
 use crate::memory::Memory;
 use crate::watch::{Lateness, Watch};
 
@@ -40,7 +40,7 @@ impl LastReport {
         }
         let since = *self.since.get_or_insert(now);
         let is_news =
-            self.last.is_none_or(|(last, by)| now.since(last) >= LATE_TOLD_INTERVAL || by_max >= by * 2);
+            self.last.is_none_or(|(last, by)| now.since(last) >= LATE_REPORT_INTERVAL || by_max >= by * 2);
         let due = now.since(since) >= WATCH_SLOT && is_news;
         if due {
             self.last = Some((now, by_max));
@@ -57,25 +57,25 @@ impl<M: Memory> Node<M> {
             return Some((StageName::processor(own), SeenIn::OwnClock, self.plane.processor_watch()));
         };
         let link = LinkId((number / OF_LINK) as u16);
-        let line = self.plane.line(link);
-        let neighbour = line.config().neighbour;
+        let state = self.plane.link_state(link);
+        let neighbour = state.config().neighbour;
         let (out, into) = (StageName::link(own, neighbour), StageName::link(neighbour, own));
         match number % OF_LINK {
-            0 => Some((out, SeenIn::OwnClock, line.departures())),
+            0 => Some((out, SeenIn::OwnClock, state.departures())),
             1 => Some((into, SeenIn::Signalling, self.signalling.arrivals(link)?)),
-            _ => Some((into, SeenIn::Data, line.arrivals())),
+            _ => Some((into, SeenIn::Data, state.arrivals())),
         }
     }
 
     /// Reports stages that were late and are not broken.
     pub(super) fn report_late_stages(&mut self, now: Instant) {
-        for number in 0..self.looks.watches() {
+        for number in 0..self.breach_watch.watches() {
             let Some((stage, seen_in, watch)) = self.watched(number) else { continue };
             let is_late = watch.broken_since().is_none() && watch.recent(now).times > 0;
             let late = watch.last_minute(now);
-            if self.looks.said_mut(number).is_due(is_late, late.by_max, now) {
+            if self.breach_watch.last_report_mut(number).is_due(is_late, late.by_max, now) {
                 let stage = self.late_stage(stage, seen_in, late);
-                self.looks.say(Event::Late(stage));
+                self.breach_watch.queue_event(Event::Late(stage));
             }
         }
     }
@@ -87,7 +87,7 @@ impl<M: Memory> Node<M> {
 
     /// Stages that this host has observed to be late in the last minute, and that do not count as broken.
     pub(super) fn late_stages(&self, now: Instant) -> Vec<LateStage> {
-        let numbers = 0..self.looks.watches();
+        let numbers = 0..self.breach_watch.watches();
         let late = numbers.filter_map(|number| {
             let (stage, seen_in, watch) = self.watched(number)?;
             let late = watch.last_minute(now);
@@ -103,16 +103,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_late_is_said_within_two_slots_and_once_a_minute_unless_it_doubles() {
+    fn lateness_is_reported_within_two_slots_and_once_a_minute_unless_it_doubles() {
         const BY: Nanos = Nanos(100);
-        let mut said = LastReport::default();
+        let mut last_report = LastReport::default();
         let at = |slots: u64| Instant::ZERO + WATCH_SLOT * slots;
-        let says: Vec<u64> = (1..1_300).filter(|slot| said.is_due(true, BY, at(*slot))).collect();
-        assert_eq!(says, [2, 602, 1_202]);
-        assert!(!said.is_due(true, BY * 2 - Nanos(1), at(1_300)) && said.is_due(true, BY * 2, at(1_300)));
-        assert!(!said.is_due(false, BY, at(1_301)) && !said.is_due(true, BY, at(1_900)), "begins anew");
-        assert!(said.is_due(true, BY, at(1_901)));
-        assert_eq!(LATE_TOLD_INTERVAL, WATCH_SLOT * 600);
+        let reports: Vec<u64> = (1..1_300).filter(|slot| last_report.is_due(true, BY, at(*slot))).collect();
+        assert_eq!(reports, [2, 602, 1_202]);
+        assert!(
+            !last_report.is_due(true, BY * 2 - Nanos(1), at(1_300))
+                && last_report.is_due(true, BY * 2, at(1_300))
+        );
+        assert!(
+            !last_report.is_due(false, BY, at(1_301)) && !last_report.is_due(true, BY, at(1_900)),
+            "begins anew"
+        );
+        assert!(last_report.is_due(true, BY, at(1_901)));
+        assert_eq!(LATE_REPORT_INTERVAL, WATCH_SLOT * 600);
         assert!(WATCH_SLOT < Nanos::from_secs(1));
     }
 }

@@ -41,7 +41,7 @@ use crate::times::earliest;
 pub struct Node<M: Memory> {
     signalling: Signals,
     plane: Plane<M>,
-    looks: BreachWatch,
+    breach_watch: BreachWatch,
     rates: Rates,
 }
 
@@ -53,8 +53,8 @@ impl<M: Memory> Node<M> {
     pub fn new(config: NodeConfig, seed: u64, now: Instant) -> Result<Self, NodeConfigError> {
         config.check()?;
         let signalling = Signals::new(Signalling::new(&config, seed, now));
-        let (looks, rates) = (BreachWatch::new(config.links.len()), Rates::new(&config.links));
-        Ok(Self { looks, rates, signalling, plane: Plane::new(config)? })
+        let (breach_watch, rates) = (BreachWatch::new(config.links.len()), Rates::new(&config.links));
+        Ok(Self { breach_watch, rates, signalling, plane: Plane::new(config)? })
     }
 
     /// Handles a packet that came in on `link` at the driver's time `received`, not after `now`. Constant
@@ -78,7 +78,7 @@ impl<M: Memory> Node<M> {
     /// Notes that the driver of a link had no room for the next packet: this processor does not cause the
     /// lateness of packets that leave later because of that.
     pub fn handle_full(&mut self, link: LinkId, now: Instant) {
-        self.plane.line_mut(link).note_full(now);
+        self.plane.link_state_mut(link).note_full(now);
     }
 
     /// The next packet that `link` may take now: written to `out`, or a frame that passes through, which fits
@@ -95,7 +95,7 @@ impl<M: Memory> Node<M> {
     /// Whether [`Node::poll_transmit`] may have something for `link`. Check first to avoid taking a buffer
     /// that is not needed.
     pub fn may_transmit(&self, link: LinkId) -> bool {
-        !self.plane.line(link).is_empty() || self.signalling.has_signal(link)
+        !self.plane.link_state(link).is_empty() || self.signalling.has_signal(link)
     }
 
     /// The next filter change for the driver of a link: channels that come in on it, and the neighbour. Call
@@ -180,10 +180,10 @@ impl<M: Memory> Node<M> {
     #[allow(clippy::needless_pass_by_value, reason = "a unit is finished once")]
     pub fn finish_work(&mut self, work: Work, now: Instant) {
         if let Some(Owner::Signals(link)) = self.plane.finish(&work, now) {
-            if let Some((received, frame)) = self.plane.line_mut(link).take_signal() {
+            if let Some((received, frame)) = self.plane.link_state_mut(link).take_signal() {
                 self.signalling.handle_signal(link, received, now, frame.as_ref(), &mut self.plane);
                 let view = self.signalling.neighbour(link, now);
-                self.plane.line_mut(link).set_neighbour(NeighbourClock::of(&view));
+                self.plane.link_state_mut(link).set_neighbour(NeighbourClock::of(&view));
                 self.tend_rate(link, now);
             }
             self.plane.arm_signals(link, now);
@@ -197,11 +197,18 @@ impl<M: Memory> Node<M> {
     /// Records that the last finished unit of `handler` took `took`, including all work for it, where
     /// admission assumes `declared`. The record is for `status`; too many long units raise a notice. The
     /// unused part of the time does not count against `cpu_share_max`.
-    pub fn record_unit(&mut self, handler: u32, kind: WorkKind, took: Nanos, declared: Nanos, now: Instant) {
+    pub fn record_unit(
+        &mut self,
+        handler: HandlerId,
+        kind: WorkKind,
+        took: Nanos,
+        declared: Nanos,
+        now: Instant,
+    ) {
         if kind != WorkKind::Signalling {
             self.plane.refund(declared - took, now);
         }
-        self.plane.record_unit(HandlerId(handler), kind, took, declared);
+        self.plane.record_unit(handler, kind, took, declared);
     }
 
     /// Notes that the processor was idle for `span`, or did other work than protocol work: the next unit may
@@ -250,8 +257,8 @@ impl<M: Memory> Node<M> {
                 }
             }
         }
-        if self.looks_due().is_some_and(|due| due <= now) {
-            self.look(now);
+        if self.breaches_due().is_some_and(|due| due <= now) {
+            self.check_breaches(now);
         }
         if self.rates.due().is_some_and(|due| due <= now) {
             self.handle_rates(now);
@@ -277,7 +284,7 @@ impl<M: Memory> Node<M> {
         {
             return Some(Instant::ZERO);
         }
-        let own = earliest(earliest(self.looks_due(), self.rates.due()), self.plane.shapers_due());
+        let own = earliest(earliest(self.breaches_due(), self.rates.due()), self.plane.shapers_due());
         let own = earliest(own, self.plane.rtus_due());
         earliest(own, earliest(self.signalling.poll_timeout(), self.plane.poll_timeout()))
     }
@@ -285,7 +292,7 @@ impl<M: Memory> Node<M> {
     /// Whether best effort waits to be sent on `link`. Flows that wait only because of their cap do not
     /// count.
     pub fn best_effort_waits(&self, link: LinkId) -> bool {
-        self.plane.line(link).best_effort_waits()
+        self.plane.link_state(link).best_effort_waits()
     }
 
     /// Whether this node holds the channel of `path`, in any state.
@@ -297,7 +304,7 @@ impl<M: Memory> Node<M> {
     pub fn poll_event(&mut self) -> Option<Event> {
         let notice = self.plane.poll_notice().or_else(|| self.plane.poll_registered());
         let notice = notice.or_else(|| self.rates.poll_event());
-        let notice = notice.or_else(|| self.looks.poll_event());
+        let notice = notice.or_else(|| self.breach_watch.poll_event());
         notice.or_else(|| if self.signalling.has_event() { self.signalling.poll_event() } else { None })
     }
 }

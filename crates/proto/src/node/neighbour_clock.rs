@@ -95,12 +95,12 @@ mod tests {
     #[test]
     fn only_what_is_surely_later_than_it_may_be_is_late() {
         let received = |late: u64| 10_000_000 + 320_000 + 100_000 + 10_000 + 86 + late;
-        for (late, told) in [(0, None), (2_000, Some(2_000))] {
+        for (late, reported) in [(0, None), (2_000, Some(2_000))] {
             let mut header = header(10_500_000, 320_000);
             let by = neighbour().bring_here(&mut header, Instant(received(late)));
             // Ages are rounded up by a thousandth at most.
-            let error = by.map(|by| told.map_or(by.0, |told: u64| told.abs_diff(by.0)));
-            assert_eq!(by.is_some(), told.is_some(), "{by:?}");
+            let error = by.map(|by| reported.map_or(by.0, |reported: u64| reported.abs_diff(by.0)));
+            assert_eq!(by.is_some(), reported.is_some(), "{by:?}");
             assert!(error.is_none_or(|error| error <= 330), "{by:?}");
         }
         let mut aged = header(10_500_000, 320_000);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_clock_nothing_is_told() {
+    fn without_a_clock_nothing_is_reported() {
         let mut header = header(10_500_000, 1);
         assert_eq!(NeighbourClock::default().bring_here(&mut header, Instant(99_000_000)), None);
         assert_eq!(header.clock_error, ClockError::UNKNOWN);

@@ -76,23 +76,23 @@ impl Shares {
 struct Warm {
     units: u32,
     /// Warm units that took more than the assumed time.
-    dear: u32,
+    costly: u32,
 }
 
 impl Warm {
-    const NEW: Self = Self { units: 0, dear: 0 };
+    const NEW: Self = Self { units: 0, costly: 0 };
 
-    fn add(&mut self, is_dear: bool) {
+    fn add(&mut self, is_costly: bool) {
         self.units += 1;
-        self.dear += u32::from(is_dear);
+        self.costly += u32::from(is_costly);
         if self.units >= WINDOW_UNITS {
-            (self.units, self.dear) = (self.units / 2, self.dear / 2);
+            (self.units, self.costly) = (self.units / 2, self.costly / 2);
         }
     }
 
     /// Whether half of them took more than the assumed time, and they are many.
-    const fn is_too_dear(&self) -> bool {
-        self.units >= UNITS_TELLING && self.dear >= self.units.div_ceil(2)
+    const fn costs_too_much(&self) -> bool {
+        self.units >= UNITS_TELLING && self.costly >= self.units.div_ceil(2)
     }
 }
 
@@ -150,7 +150,7 @@ impl Path {
         let overruns = self.overruns.saturating_mul(OVERRUN_UNITS);
         self.overruns > OVERRUNS_TOLERATED && overruns >= self.units
             || self.accidents.are_too_many(elapsed)
-            || self.warm.is_too_dear()
+            || self.warm.costs_too_much()
     }
 }
 
@@ -284,7 +284,7 @@ impl WorkRecord {
         let Some(index) = index_of(kind) else { return false };
         let judged = self.busy.judge(index, took, assumed, allowed);
         self.paths[index].add((took, assumed), judged, allowed, self.elapsed);
-        judged.is_overrun || took > assumed && self.paths[index].warm.is_too_dear()
+        judged.is_overrun || took > assumed && self.paths[index].warm.costs_too_much()
     }
 
     /// Notes that the processor was idle for `span`; `allowed` is the time that busy periods may take beyond
@@ -440,7 +440,7 @@ mod tests {
     /// Twenty channels, each unit at twice its cost, in busy periods of a few units: the excess never exceeds
     /// the cold start, although half of the reserved time does not exist.
     #[test]
-    fn units_that_are_always_too_dear_are_a_risk_however_short_their_busy_periods() {
+    fn units_that_always_cost_too_much_are_a_risk_however_short_their_busy_periods() {
         let mut record = WorkRecord::new();
         let periods = |record: &mut WorkRecord, count: u32, took: Nanos| {
             for _ in 0..count {
@@ -542,9 +542,9 @@ mod tests {
         let mut record = WorkRecord::new();
         record.add_wake(US(150), US(200));
         record.add_wake(US(250), US(200));
-        let told = record.wakes(US(200));
+        let reported = record.wakes(US(200));
         assert_eq!(
-            (told.wakes, told.late, told.late_max, told.at_risk),
+            (reported.wakes, reported.late, reported.late_max, reported.at_risk),
             (2, 1, US(250), false),
             "two prove nothing"
         );
@@ -568,16 +568,19 @@ mod tests {
     /// Half of a thousand warm units are evidence, not fewer, and not a part of fewer units. A unit that
     /// takes exactly the assumed time does not exceed it, and first units do not count.
     #[test]
-    fn half_of_a_thousand_warm_units_tell() {
-        let at_risk = |dear: u32, cheap: u32| {
+    fn half_of_a_thousand_warm_units_are_enough_evidence() {
+        let at_risk = |costly: u32, cheap: u32| {
             let mut record = WorkRecord::new();
-            for n in 0..dear + cheap {
+            for n in 0..costly + cheap {
                 record.add_idle(IDLE, COLD);
                 record.add(WorkKind::Send, US(9), US(8), COLD);
-                record.add(WorkKind::Send, if n < dear { US(8) + Nanos(1) } else { US(8) }, US(8), COLD);
+                record.add(WorkKind::Send, if n < costly { US(8) + Nanos(1) } else { US(8) }, US(8), COLD);
             }
             let path = of(&record, WorkKind::Send);
-            assert_eq!((path.units, path.first), (u64::from(2 * (dear + cheap)), u64::from(dear + cheap)));
+            assert_eq!(
+                (path.units, path.first),
+                (u64::from(2 * (costly + cheap)), u64::from(costly + cheap))
+            );
             path.at_risk
         };
         assert!(at_risk(500, 500) && at_risk(501, 500) && at_risk(1_000, 0));
@@ -589,7 +592,7 @@ mod tests {
     /// More than a hundred overruns that are at least one of twenty units are evidence; a unit overruns
     /// beyond the allowed time, not at it.
     #[test]
-    fn more_than_a_hundred_overruns_in_one_of_twenty_units_tell() {
+    fn more_than_a_hundred_overruns_in_one_of_twenty_units_are_enough_evidence() {
         let at_risk = |overruns: u64, others: u64| {
             let mut record = WorkRecord::new();
             // The busy period has taken exactly the allowed time, then one nanosecond more.
@@ -631,14 +634,14 @@ mod tests {
     /// A share is reported at its place in order: the value that this many of a thousand units did not
     /// exceed, in sixteenths of what is assumed.
     #[test]
-    fn shares_are_told_at_their_place_in_order() {
+    fn shares_are_reported_in_order() {
         let mut shares = Shares::NEW;
         assert_eq!((shares.percent(500), shares.percent(0)), (0, 0));
         for sixteenth in 0..10 {
             shares.add(US(sixteenth), US(16));
         }
-        let told = [1, 100, 101, 500, 501, 900, 1_000].map(|per_mille| shares.percent(per_mille));
-        assert_eq!(told, [6, 6, 12, 31, 37, 56, 62]);
+        let reported = [1, 100, 101, 500, 501, 900, 1_000].map(|per_mille| shares.percent(per_mille));
+        assert_eq!(reported, [6, 6, 12, 31, 37, 56, 62]);
         shares.add(Nanos(15_999), US(16));
         shares.add(US(16), US(16));
         assert_eq!((shares.percent(910), shares.percent(1_000)), (100, 106));
@@ -654,18 +657,23 @@ mod tests {
 
     /// More than one late wake-up in twenty, of at least twenty, is evidence.
     #[test]
-    fn more_than_one_wake_up_in_twenty_tells() {
-        let told = |late: u32, punctual: u32| {
+    fn more_than_one_late_wake_up_in_twenty_is_enough_evidence() {
+        let reported = |late: u32, punctual: u32| {
             let mut record = WorkRecord::new();
             (0..late).for_each(|_| record.add_wake(US(200) + Nanos(1), US(200)));
             (0..punctual).for_each(|_| record.add_wake(US(200), US(200)));
             record.wakes(US(200))
         };
-        assert!(told(2, 18).at_risk && told(2, 37).at_risk && told(20, 0).at_risk);
-        assert!(!told(1, 19).at_risk && !told(2, 38).at_risk && !told(19, 0).at_risk && !told(0, 0).at_risk);
-        let full = told(100, 924);
+        assert!(reported(2, 18).at_risk && reported(2, 37).at_risk && reported(20, 0).at_risk);
+        assert!(
+            !reported(1, 19).at_risk
+                && !reported(2, 38).at_risk
+                && !reported(19, 0).at_risk
+                && !reported(0, 0).at_risk
+        );
+        let full = reported(100, 924);
         assert_eq!((full.wakes, full.late, full.recent, full.recent_late), (1_024, 100, 512, 50));
         assert_eq!((full.release_latency, full.late_max), (US(200), US(200) + Nanos(1)));
-        assert_eq!((told(100, 923).recent, told(100, 925).recent), (1_023, 513));
+        assert_eq!((reported(100, 923).recent, reported(100, 925).recent), (1_023, 513));
     }
 }

@@ -53,32 +53,32 @@ impl<M: Memory> Node<M> {
     }
 
     fn link_status(&self, link: LinkId, now: Instant) -> LinkStatus {
-        let line = self.plane.line(link);
+        let state = self.plane.link_state(link);
         let neighbour = self.signalling.neighbour(link, now);
-        let counters = line.counters();
+        let counters = state.counters();
         LinkStatus {
             link,
-            name: line.config().name.clone(),
-            neighbour: line.config().neighbour,
-            neighbour_name: self.plane.config().host_name(line.config().neighbour),
+            name: state.config().name.clone(),
+            neighbour: state.config().neighbour,
+            neighbour_name: self.plane.config().host_name(state.config().neighbour),
             alive: neighbour.alive,
             foreign: neighbour.foreign_version.map(|theirs| ForeignVersion { theirs, ours: RTCOP_VERSION }),
-            packets_foreign: line.packets_foreign() + neighbour.packets_foreign,
+            packets_foreign: state.packets_foreign() + neighbour.packets_foreign,
             clock_offset_ns: neighbour.clock.map(|clock| (clock.offset_ns, clock.error_at(now).0)),
             clock_breaks: neighbour.clock_breaks,
-            wire_bytes_in: line.bytes_in(),
+            wire_bytes_in: state.bytes_in(),
             late_signals: self.signalling.arrivals(link).map(Watch::total).unwrap_or_default(),
-            late_packets: line.arrivals().total(),
+            late_packets: state.arrivals().total(),
             round_trip_min: neighbour.round_trip_min,
             round_trip_recent: neighbour.round_trip_recent,
             unauthenticated: neighbour.unauthenticated,
             rate: self.rate_status(link),
             utilisation: self.plane.stages().link_utilisation(link),
-            kernel_traffic: line.config().kernel_traffic,
-            kernel_share: line.kernel_share(),
-            packets_guaranteed: counters.guaranteed_packets.saturating_sub(line.signal_packets()),
+            kernel_traffic: state.config().kernel_traffic,
+            kernel_share: state.kernel_share(),
+            packets_guaranteed: counters.guaranteed_packets.saturating_sub(state.signal_packets()),
             packets_best_effort: counters.best_effort_packets,
-            packets_signalling: line.signal_packets(),
+            packets_signalling: state.signal_packets(),
             wire_bytes: counters.guaranteed_bytes + counters.best_effort_bytes,
             best_effort_dropped: counters.best_effort_overflows,
         }
@@ -93,10 +93,10 @@ impl<M: Memory> Node<M> {
 
     /// A page of that list: the `looked_max` handles behind `after`. The time is proportional to
     /// `looked_max`, not to the number of channels.
-    pub fn channels_after(&self, after: Option<ChannelId>, looked_max: usize) -> ChannelPage {
+    pub fn channels_after(&self, after: Option<ChannelId>, checked_max: usize) -> ChannelPage {
         let mut page = ChannelPage { channels: Vec::new(), seen: after, more: false };
         let mut views = self.signalling.channels_after(after);
-        for view in views.by_ref().take(looked_max) {
+        for view in views.by_ref().take(checked_max) {
             page.seen = Some(view.local.channel);
             if !view.has_ended {
                 page.channels.push(self.channel_status(&view));
@@ -116,7 +116,7 @@ impl<M: Memory> Node<M> {
         let broken = self.signalling.broken_on(local.channel);
         let name = |node| self.plane.config().host_name(node);
         let degraded_by: Vec<_> = hosts_of(view.degraded).into_iter().map(name).collect();
-        let line = |host: &DegradedHost| format!("{}: {}", name(host.node), host.why);
+        let reason = |host: &DegradedHost| format!("{}: {}", name(host.node), host.why);
         let place = |host: &DegradedHost| DegradedPlace::host(&name(host.node), host.why);
         let stages = broken.iter().map(DegradedPlace::stage);
         let degraded: Vec<_> = view.degraded.iter().map(place).chain(stages).collect();
@@ -135,7 +135,7 @@ impl<M: Memory> Node<M> {
             degraded,
             broken,
             degraded_by,
-            degraded_why: view.degraded.iter().map(line).collect(),
+            degraded_why: view.degraded.iter().map(reason).collect(),
             stages: self.plane.stages().holding(local),
             state: view.state.into(),
             delivery: local.contract.delivery,

@@ -13,6 +13,7 @@ mod executor;
 mod heap;
 mod parameters;
 
+pub use crate::ids::HandlerId;
 pub(crate) use caps::Bucket;
 pub use executor::Executor;
-pub use parameters::{Activation, Budget, Class, HandlerId, HandlerParameters, Trigger};
+pub use parameters::{Activation, Budget, Class, HandlerParameters, Trigger};

@@ -2,10 +2,6 @@
 
 use punctual_analysis::{Instant, Nanos};
 
-/// Id of a handler of one executor; valid from `add` to `remove`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HandlerId(pub u32);
-
 /// Kind of work of a handler, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {

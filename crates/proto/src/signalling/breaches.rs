@@ -44,7 +44,7 @@ impl Signalling {
     }
     /// Reports to the neighbour which of its packets arrived late.
     pub fn report_late(&mut self, link: LinkId, late: LateArrivals) {
-        self.say(link, &Message::LateArrivals(late));
+        self.queue_message(link, &Message::LateArrivals(late));
     }
 
     /// A channel that ends here whose reported status has changed, because a stage on its route breaks its
@@ -178,7 +178,7 @@ impl Signalling {
             ends.extend(open_end(channel));
         }
         for link in links {
-            self.say(link, &Message::Stage(*report));
+            self.queue_message(link, &Message::Stage(*report));
         }
         self.report_to_ends(ends, report.stage, changed);
     }
@@ -190,7 +190,7 @@ impl Signalling {
         let own = self.breaches.own(self.config.id);
         for report in own.into_iter().filter(|report| on_route(&report.stage)) {
             for link in report.witness.links(channel.local.link_in, channel.local.link_out) {
-                self.say(link, &Message::Stage(report));
+                self.queue_message(link, &Message::Stage(report));
             }
         }
         if channel.local.role == Role::Forwarder {

@@ -129,7 +129,7 @@ impl ClockFilter {
     }
 
     /// Notes a packet of the neighbour, stamped `there_sent` on its clock, that arrived at `received`.
-    pub fn heard(&mut self, there_sent: Instant, received: Instant) {
+    pub fn note_offset(&mut self, there_sent: Instant, received: Instant) {
         let least = self.propagation_min.0 as i64 - STAMP_ERROR.0 as i64;
         let offset_ns = there_sent.minus(received).saturating_add(least);
         self.bound(End::Lower, Bound { offset_ns, at: received });
@@ -261,7 +261,7 @@ mod tests {
             let t2 = t1 + self.propagation_min + self.random.below(there_max);
             let t3 = t2 + self.random.below(500_000_000);
             let t4 = t3 + self.propagation_min + self.random.below(back_max);
-            self.filter.heard(self.theirs(t3), Instant(t4));
+            self.filter.note_offset(self.theirs(t3), Instant(t4));
             self.filter.echoed(Instant(t1), self.theirs(t2));
             let held = self.theirs(t3).since(self.theirs(t2));
             self.filter.exchanged(Nanos(t4 - t1), held);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_beyond_its_tolerance_is_noticed_and_believed_to_be_that_fast() {
+    fn a_clock_beyond_its_tolerance_is_noticed_and_taken_to_be_that_fast() {
         for ppm in [-900, 700] {
             let mut clocks = Clocks::new(9, ppm, Ppm(200));
             let mut worst = 0.0_f64;
@@ -335,13 +335,13 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_forgotten_soon_and_one_lying_stamp_changes_nothing() {
+    fn a_step_is_corrected_soon_and_one_wrong_stamp_changes_nothing() {
         let mut clocks = Clocks::new(5, 0, Ppm(200));
         for round in 1..20 {
             clocks.exchange(round * 1_000_000_000, 100_000, 100_000);
         }
         let before = clocks.filter.offset(Instant(20_000_000_000));
-        clocks.filter.heard(clocks.theirs(20_000_000_000), Instant(19_000_000_000));
+        clocks.filter.note_offset(clocks.theirs(20_000_000_000), Instant(19_000_000_000));
         assert_eq!(clocks.filter.offset(Instant(20_000_000_000)), before);
         clocks.offset_ns += 700_000_000;
         for round in 20..26 {
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn nothing_is_known_of_one_direction_alone() {
         let mut filter = ClockFilter::new(Nanos::ZERO, Ppm(200));
-        filter.heard(Instant(u64::MAX), Instant(0));
+        filter.note_offset(Instant(u64::MAX), Instant(0));
         assert_eq!(filter.offset(Instant(10)), None);
         filter.echoed(Instant(0), Instant(u64::MAX));
         assert!(filter.offset(Instant(u64::MAX)).is_some());
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn no_clock_is_known_exactly() {
         let mut filter = ClockFilter::new(Nanos(1_000), Ppm(0));
-        filter.heard(Instant(5_000_000), Instant(2_000_000));
+        filter.note_offset(Instant(5_000_000), Instant(2_000_000));
         let offset = 3_000_000 + 1_000 - STAMP_ERROR.0;
         filter.echoed(Instant(2_000_000), Instant(2_000_000 + offset + 1_000 - STAMP_ERROR.0));
         let known = filter.offset(Instant(2_000_000)).expect("both directions were heard");
@@ -392,22 +392,22 @@ mod tests {
     fn bounds_may_meet() {
         let (slack, at) = (1_000 - STAMP_ERROR.0 as i64, 2_000_000_i64);
         for (beyond, doubted) in [(0, false), (1, true)] {
-            for heard_last in [false, true] {
+            for received_last in [false, true] {
                 let mut filter = ClockFilter::new(Nanos(1_000), Ppm(0));
-                let heard = |filter: &mut ClockFilter| {
-                    filter.heard(Instant((at + 3_000_000 + beyond - slack) as u64), Instant(at as u64));
+                let note_offset = |filter: &mut ClockFilter| {
+                    filter.note_offset(Instant((at + 3_000_000 + beyond - slack) as u64), Instant(at as u64));
                 };
                 let echoed = |filter: &mut ClockFilter| {
                     filter.echoed(Instant(at as u64), Instant((at + 3_000_000 + slack) as u64));
                 };
-                if heard_last {
+                if received_last {
                     echoed(&mut filter);
-                    heard(&mut filter);
+                    note_offset(&mut filter);
                 } else {
-                    heard(&mut filter);
+                    note_offset(&mut filter);
                     echoed(&mut filter);
                 }
-                assert_eq!(filter.is_doubted(), doubted, "{beyond} {heard_last}");
+                assert_eq!(filter.is_doubted(), doubted, "{beyond} {received_last}");
             }
         }
     }
@@ -415,25 +415,25 @@ mod tests {
     /// A bound that a later packet confirms is as recent as that packet: a worse bound does not replace it
     /// before its time.
     #[test]
-    fn what_is_told_again_is_young_again() {
+    fn a_repeated_offset_is_fresh_again() {
         let age = CLOCK_BOUND_AGE_MAX.0;
         for lower in [true, false] {
             let mut filter = ClockFilter::new(Nanos::ZERO, Ppm(0));
-            let tell = |filter: &mut ClockFilter, at: u64, late: u64| match lower {
-                true => filter.heard(Instant(at), Instant(at + late)),
+            let report = |filter: &mut ClockFilter, at: u64, late: u64| match lower {
+                true => filter.note_offset(Instant(at), Instant(at + late)),
                 false => filter.echoed(Instant(at), Instant(at + late)),
             };
             let known = |filter: &ClockFilter| match lower {
                 true => filter.lower.map(|bound| bound.offset_ns),
                 false => filter.upper.map(|bound| -bound.offset_ns),
             };
-            tell(&mut filter, age, 0);
+            report(&mut filter, age, 0);
             let quick = known(&filter);
-            tell(&mut filter, age + age / 2, 0);
+            report(&mut filter, age + age / 2, 0);
             // Confirmed half an age ago, though first measured more than an age ago.
-            tell(&mut filter, 2 * age + 1_000, 500);
+            report(&mut filter, 2 * age + 1_000, 500);
             assert_eq!(known(&filter), quick, "{lower}");
-            tell(&mut filter, 2 * age + age / 2 + 1_000, 500);
+            report(&mut filter, 2 * age + age / 2 + 1_000, 500);
             assert!(known(&filter) < quick, "{lower}: its time is over");
         }
     }
@@ -441,7 +441,7 @@ mod tests {
     /// If one direction has a queue from then on, the bound from the last quick packet is used until it
     /// expires and no longer.
     #[test]
-    fn what_one_packet_told_is_forgotten_in_time() {
+    fn information_of_one_packet_expires() {
         let mut clocks = Clocks::new(3, 0, Ppm(200));
         let begin = 1_000_000_000;
         clocks.exchange(begin, 1_000, 1_000);
@@ -450,7 +450,7 @@ mod tests {
         while forgotten.is_none() {
             now += 500_000_000;
             let (t1, t4) = (now, now + 40_000_000);
-            clocks.filter.heard(clocks.theirs(t1), Instant(t4));
+            clocks.filter.note_offset(clocks.theirs(t1), Instant(t4));
             if error(&clocks, t4) > 15_000_000 {
                 forgotten = Some(Nanos(t4 - begin));
             }
@@ -465,16 +465,16 @@ mod tests {
     fn a_contradiction_of_either_direction_is_a_doubt() {
         for lower in [true, false] {
             let mut filter = ClockFilter::new(Nanos::ZERO, Ppm(200));
-            filter.heard(Instant(1_000_000_000), Instant(1_000_000_000));
+            filter.note_offset(Instant(1_000_000_000), Instant(1_000_000_000));
             filter.echoed(Instant(1_000_000_000), Instant(1_000_100_000));
             assert!(!filter.is_doubted());
             match lower {
-                true => filter.heard(Instant(3_000_000_000), Instant(2_000_000_000)),
+                true => filter.note_offset(Instant(3_000_000_000), Instant(2_000_000_000)),
                 false => filter.echoed(Instant(2_000_000_000), Instant(1_000_000_000)),
             }
             assert!(filter.is_doubted() && filter.breaks() == 0, "{lower}");
             match lower {
-                true => filter.heard(Instant(2_000_000_000), Instant(2_000_000_000)),
+                true => filter.note_offset(Instant(2_000_000_000), Instant(2_000_000_000)),
                 false => filter.echoed(Instant(2_000_000_000), Instant(2_000_100_000)),
             }
             assert!(!filter.is_doubted(), "{lower}");

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_late_is_served_next_however_much_waits() {
+    fn a_new_waiter_is_served_next_however_much_waits() {
         let mut queue = Fair::default();
         (0..1_000).for_each(|number| {
             queue.push(source(1, 3), number);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_most_gives_way_until_all_have_the_same() {
+    fn the_largest_holder_gives_way_until_all_are_equal() {
         const MOST: usize = 1_024;
         for (nodes, users) in [(1, 1), (1, 15), (1, 100), (6, 1), (6, 20)] {
             let mut counts = Counts::default();

@@ -108,12 +108,12 @@ impl Signalling {
     /// are more.
     fn refresh(&mut self, after: Option<ChannelId>) -> Option<ChannelId> {
         let mut by_link: BTreeMap<LinkId, Vec<ChannelNumber>> = BTreeMap::new();
-        let (mut looked, mut last) = (0, None);
+        let (mut checked, mut last) = (0, None);
         // Channels that drain at other hosts are refreshed too: hosts that receive no refresh for a lease
         // stop waiting.
         let lives = |state: State| state.holds() || state == State::Settling;
         for channel in self.channels.behind(after).take(REFRESH_CHANNELS_MAX) {
-            (looked, last) = (looked + 1, Some(channel.local.channel));
+            (checked, last) = (checked + 1, Some(channel.local.channel));
             let link = channel.local.link_out.filter(|_| channel.local.role == Role::Source);
             if let Some(link) = link.filter(|_| lives(channel.state)) {
                 by_link.entry(link).or_default().push(channel.local.path.channel);
@@ -123,11 +123,11 @@ impl Signalling {
             channels.sort_unstable();
             self.queue_refresh(link, self.config.id, self.config.epoch, &channels);
         }
-        last.filter(|_| looked == REFRESH_CHANNELS_MAX && !active(Mutation::OneRefreshOnly))
+        last.filter(|_| checked == REFRESH_CHANNELS_MAX && !active(Mutation::OneRefreshOnly))
     }
     fn queue_refresh(&mut self, link: LinkId, node: NodeId, epoch: Epoch, channels: &[ChannelNumber]) {
         for channels in channels.chunks(REFRESH_CHANNELS_MAX) {
-            self.say(link, &Message::Refresh { node, epoch, channels: channels.to_vec() });
+            self.queue_message(link, &Message::Refresh { node, epoch, channels: channels.to_vec() });
         }
     }
 
@@ -151,7 +151,10 @@ impl Signalling {
             let known = self.channels.of_path(path).filter(|channel| channel.local.link_in == Some(link));
             let Some((id, link_out)) = known.map(|channel| (channel.local.channel, channel.local.link_out))
             else {
-                self.say(link, &Message::Destroy { path, reason: CloseReason::PathLost, sent: None });
+                self.queue_message(
+                    link,
+                    &Message::Destroy { path, reason: CloseReason::PathLost, sent: None },
+                );
                 continue;
             };
             self.channels.renew(id, until);
@@ -198,11 +201,11 @@ impl Signalling {
         self.leaving = true;
         self.end_waiting(now, resources);
         self.hasten(now);
-        let stands = |channel: &Channel| {
+        let is_up = |channel: &Channel| {
             let closes = matches!(channel.state, State::Draining | State::Settling);
             (!closes).then_some(channel.local.role)
         };
-        for (id, role) in self.channels.chosen(stands) {
+        for (id, role) in self.channels.chosen(is_up) {
             let (input, reason) = match role {
                 // What passes through cannot stay without this node.
                 Role::Forwarder => (Input::LeaseOver, CloseReason::Stopped),

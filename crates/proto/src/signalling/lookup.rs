@@ -83,8 +83,8 @@ impl Signalling {
             what(peer);
         }
     }
-    pub(super) fn say(&mut self, link: LinkId, message: &Message) {
-        self.with_peer(link, |peer| peer.say(message));
+    pub(super) fn queue_message(&mut self, link: LinkId, message: &Message) {
+        self.with_peer(link, |peer| peer.queue_message(message));
     }
     /// Sends the reply to a request of `source`.
     pub(super) fn answer(&mut self, link: Option<LinkId>, source: Source, message: &Message) {
@@ -98,7 +98,7 @@ impl Signalling {
     }
     pub(super) fn send_to_neighbour(&mut self, link: Option<LinkId>, message: &Message) {
         if let Some(link) = link {
-            self.say(link, message);
+            self.queue_message(link, message);
         }
     }
 }

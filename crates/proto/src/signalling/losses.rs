@@ -36,8 +36,8 @@ impl Losses {
 
     /// Stores the sink's final report.
     pub fn keep_word(&mut self, path: PathId, word: Receipt) {
-        if let Some(said) = self.channels.get_mut(&path) {
-            said.word = Some(word);
+        if let Some(reported) = self.channels.get_mut(&path) {
+            reported.word = Some(word);
         }
     }
 
@@ -47,20 +47,21 @@ impl Losses {
     }
 
     /// Stores the report of a host between. Returns `false` if it was not expected, or has come before.
-    fn note(&mut self, path: PathId, said: (NodeId, Passed)) -> bool {
+    fn note(&mut self, path: PathId, reported: (NodeId, Passed)) -> bool {
         let Some(ChannelLosses { hosts, .. }) = self.channels.get_mut(&path) else { return false };
-        let is_news = hosts.iter().all(|(node, _)| *node != said.0);
+        let is_news = hosts.iter().all(|(node, _)| *node != reported.0);
         if is_news {
-            hosts.push(said);
+            hosts.push(reported);
         }
         is_news
     }
 
     /// Ends the collection. Returns where most messages were lost on the route along `nodes`.
     pub fn end(&mut self, path: PathId, nodes: &[NodeId], receipt: Option<&Receipt>) -> Option<LostAt> {
-        let said = self.channels.remove(&path)?.hosts;
+        let reported = self.channels.remove(&path)?.hosts;
         let receipt = receipt?;
-        let known = |node: &NodeId| said.iter().find(|(said, _)| said == node).map(|(_, passed)| *passed);
+        let known =
+            |node: &NodeId| reported.iter().find(|(reported, _)| reported == node).map(|(_, passed)| *passed);
         let (sink, before) = nodes.split_last()?;
         let hosts = before.iter().filter_map(|node| Some((*node, known(node)?)));
         let missing = known(before.first()?)?.messages_out.saturating_sub(receipt.delivered);
@@ -114,12 +115,18 @@ impl Signalling {
     }
 
     /// Handles a report of a host between.
-    pub(super) fn on_passed(&mut self, link: LinkId, path: PathId, route: &Route, said: (NodeId, Passed)) {
+    pub(super) fn on_passed(
+        &mut self,
+        link: LinkId,
+        path: PathId,
+        route: &Route,
+        reported: (NodeId, Passed),
+    ) {
         if !route.leads(self.node_at(link), self.config.id) {
             self.counters.unexpected += 1;
         } else if route.next().is_some() {
-            self.pass_passed(path, route.advanced(), said);
-        } else if !self.losses.note(path, said) {
+            self.pass_passed(path, route.advanced(), reported);
+        } else if !self.losses.note(path, reported) {
             self.counters.unexpected += 1;
         }
     }
@@ -160,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_has_thrown_away_is_lost_there_and_not_on_the_link_before() {
+    fn drops_of_a_host_count_there_and_not_on_the_link_before() {
         use LostWhy::{NoBuffer, NoSlot};
         const OUT: [u64; 4] = [0, 12_000, 0, 0];
         let slow = |no_buffer, no_slot| [12_000, 12_000 - no_buffer - no_slot, no_buffer, no_slot];

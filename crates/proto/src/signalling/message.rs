@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_leads_only_where_it_says() {
+    fn a_route_leads_only_where_it_names() {
         let here = route(&[1, 2, 3], 1);
         assert!(here.leads(Some(NodeId(1)), NodeId(2)));
         assert!(!here.leads(Some(NodeId(3)), NodeId(2)) && !here.leads(Some(NodeId(1)), NodeId(3)));

@@ -62,7 +62,7 @@ impl Offering {
         Some(next)
     }
 
-    fn told(self) -> ChannelRefusal {
+    fn into_refusal(self) -> ChannelRefusal {
         let (offer, stages) = self.found.map_or((None, Vec::new()), |(offer, by)| (Some(offer), by));
         ChannelRefusal { offer, stages, ..self.refusal }
     }
@@ -106,8 +106,8 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) {
-        let wish = OpenRequest { contract: offering.asked, probe: true, ..request.clone() };
-        let create = self.first_create(&wish, &attempt, offering.via.clone());
+        let probe_request = OpenRequest { contract: offering.asked, probe: true, ..request.clone() };
+        let create = self.first_create(&probe_request, &attempt, offering.via.clone());
         match self.local_channel(id, None, &create) {
             Ok(local) => {
                 let request = Box::new(request.clone());
@@ -116,7 +116,7 @@ impl Signalling {
                 self.settle(now, resources);
             }
             // Not for want of time or of a lower rate: nothing else can be offered.
-            Err(_) => self.report_refused(id, &attempt, offering.told()),
+            Err(_) => self.report_refused(id, &attempt, offering.into_refusal()),
         }
     }
 
@@ -148,7 +148,7 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) {
         if offering.next(Err(Some(refusal))).is_none() || offering.until <= now {
-            return self.report_refused(id, &attempt, offering.told());
+            return self.report_refused(id, &attempt, offering.into_refusal());
         }
         self.ask_offer(id, request, attempt, offering, now, resources);
     }
@@ -170,7 +170,7 @@ impl Signalling {
             Ok((budget::possible(&what.stages, channel.drift.max(what.drift)), what.stages))
         };
         if offering.next(answer).is_none() || offering.until <= now {
-            return self.report_refused(id, &attempt, offering.told());
+            return self.report_refused(id, &attempt, offering.into_refusal());
         }
         let (contract, to) = (offering.asked, channel.route.to.clone());
         let request = OpenRequest { to, contract, user: attempt.user, probe: true, token: None };
@@ -191,14 +191,14 @@ impl Signalling {
 
     /// The refusal with the names of the hosts that it mentions.
     pub(super) fn named(&self, refusal: ChannelRefusal) -> ChannelRefusal {
-        let spoken_of = match refusal.cause {
+        let is_named = match refusal.cause {
             RefuseCause::Unreachable(node) | RefuseCause::Version { node, .. } | RefuseCause::Busy(node) => {
                 Some(node)
             }
             _ => None,
         };
         let stages = refusal.stages.iter().map(|stage| stage.node);
-        let nodes: Vec<_> = [refusal.node].into_iter().chain(spoken_of).chain(stages).collect();
+        let nodes: Vec<_> = [refusal.node].into_iter().chain(is_named).chain(stages).collect();
         ChannelRefusal { hosts: self.config.names_of(&nodes), ..refusal }
     }
 }
@@ -237,18 +237,18 @@ mod tests {
         assert_eq!(asked, Some(Contract { deadline: Nanos::from_millis(40), rate_max, ..wanted }));
         // The offer is exactly the contract with the positive reply, and nothing else is reported.
         assert_eq!(offering.next(Ok((Nanos::from_secs(1), Vec::new()))), None);
-        assert_eq!(offering.told().offer, asked);
+        assert_eq!(offering.into_refusal().offer, asked);
     }
 
     /// Whatever a hop replies, the number of probes is bounded.
     #[test]
-    fn a_hop_that_always_offers_something_else_is_asked_a_bounded_number_of_times() {
+    fn a_hop_that_changes_its_offer_is_asked_a_bounded_number_of_times() {
         let wanted = contract(1_000, 5);
         let left = OFFERS_MAX - 1;
         let (refusal, via, until) = (no(wanted), Vec::new(), Instant(0));
         let mut offering = Offering { refusal, via, wanted, asked: wanted, found: None, left, until };
         let more = (6..200).take_while(|ms| offering.next(Err(Some(no(contract(1_000, *ms))))).is_some());
         assert_eq!(1 + more.count(), usize::from(OFFERS_MAX), "the first was asked for without a question");
-        assert_eq!(offering.told().offer, None, "nobody said yes");
+        assert_eq!(offering.into_refusal().offer, None, "nobody said yes");
     }
 }

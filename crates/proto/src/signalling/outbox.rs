@@ -111,7 +111,7 @@ impl Outbox {
     }
 
     /// Queues a message that is neither a reply nor a request.
-    pub fn say(&mut self, message: &Message) -> Result<(), CannotEncode> {
+    pub fn queue_message(&mut self, message: &Message) -> Result<(), CannotEncode> {
         match message {
             Message::Refresh { node, epoch, channels } => return self.queue_refresh(*node, *epoch, channels),
             Message::Rate(_) | Message::LateArrivals(_) => {
@@ -181,9 +181,9 @@ impl Outbox {
     /// refused.
     pub fn ask(&mut self, source: Source, message: &Message, now: Instant) -> Result<(), CannotEncode> {
         let bytes = message.encode().ok_or(CannotEncode)?;
-        if let Some((place, said)) = self.asks.make_room(source, ASKS_WAITING_MAX) {
-            self.forget_ask(place, &said);
-            self.late.push_back(said);
+        if let Some((place, queued)) = self.asks.make_room(source, ASKS_WAITING_MAX) {
+            self.forget_ask(place, &queued);
+            self.late.push_back(queued);
         }
         let path = path_of(message);
         let place = self.asks.push(source, QueuedMessage { path, bytes });
@@ -194,31 +194,31 @@ impl Outbox {
     /// Removes the CREATE of a channel, which waits to be sent or to be refused; `false` if it does not wait
     /// here.
     pub fn withdraw(&mut self, path: PathId) -> bool {
-        let late = self.late.iter().position(|said| said.path == Some(path));
+        let late = self.late.iter().position(|queued| queued.path == Some(path));
         let place = self.asked.get(&path).copied();
         late.and_then(|late| self.late.remove(late)).is_some()
             || place.is_some_and(|place| self.take_ask(place).is_some())
     }
     /// Whether the CREATE of a channel waits here.
     fn has_create(&self, path: PathId) -> bool {
-        self.asked.contains_key(&path) || self.late.iter().any(|said| said.path == Some(path))
+        self.asked.contains_key(&path) || self.late.iter().any(|queued| queued.path == Some(path))
     }
     fn take_ask(&mut self, place: Place) -> Option<QueuedMessage> {
-        let said = self.asks.remove(&place)?;
-        self.forget_ask(place, &said);
-        Some(said)
+        let queued = self.asks.remove(&place)?;
+        self.forget_ask(place, &queued);
+        Some(queued)
     }
-    fn forget_ask(&mut self, place: Place, said: &QueuedMessage) {
+    fn forget_ask(&mut self, place: Place, queued: &QueuedMessage) {
         self.ages.remove(&place.1);
-        said.path.map(|path| self.asked.remove(&path));
+        queued.path.map(|path| self.asked.remove(&path));
     }
 
     /// Counts of waiting messages that are kept, with the values computed from the queues.
     pub fn accounts(&self) -> [Entry; 6] {
-        let with_path = |of: &Fair<QueuedMessage>| of.iter().filter(|said| said.path.is_some()).count();
+        let with_path = |of: &Fair<QueuedMessage>| of.iter().filter(|queued| queued.path.is_some()).count();
         let answered: u32 = self.answered.values().map(|(_, count)| count).sum();
         let bytes = self.first.iter().chain(&self.standing).map(Vec::len);
-        let bytes: usize = bytes.chain(self.answers.iter().map(|said| said.bytes.len())).sum();
+        let bytes: usize = bytes.chain(self.answers.iter().map(|queued| queued.bytes.len())).sum();
         [
             ("asks for a link", self.asks.accounts()),
             ("ages of asks", [self.ages.len(), self.asks.len()]),
@@ -264,28 +264,28 @@ impl Outbox {
         Some(bytes)
     }
     fn next_answer(&mut self) -> Option<Vec<u8>> {
-        let (_, said) = self.answers.pop()?;
-        let of_path = said.path.and_then(|path| Some((path, &mut self.answered.get_mut(&path)?.1)));
+        let (_, queued) = self.answers.pop()?;
+        let of_path = queued.path.and_then(|path| Some((path, &mut self.answered.get_mut(&path)?.1)));
         if let Some((path, count)) = of_path {
             *count -= 1;
             if *count == 0 {
                 self.answered.remove(&path);
             }
         }
-        Some(said.bytes)
+        Some(queued.bytes)
     }
     fn next_ask(&mut self) -> Option<Vec<u8>> {
-        let (place, said) = self.asks.pop()?;
-        self.forget_ask(place, &said);
-        Some(said.bytes)
+        let (place, queued) = self.asks.pop()?;
+        self.forget_ask(place, &queued);
+        Some(queued.bytes)
     }
 
     /// Selects for refusal the requests that have waited for too long by `now`; the time before `met` does
     /// not count.
     pub fn handle_timeout(&mut self, met: Instant, now: Instant) {
         while let Some(place) = self.oldest().filter(|(due, _)| (*due).max(met + ASK_WAIT_MAX) <= now) {
-            let said = self.take_ask(place.1);
-            self.late.extend(said);
+            let queued = self.take_ask(place.1);
+            self.late.extend(queued);
         }
     }
     fn oldest(&self) -> Option<(Instant, Place)> {

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_of_the_domain_that_speaks_another_version_is_known_from_a_stranger() {
+    fn a_member_with_another_version_differs_from_an_unknown_sender() {
         let key = Key::new(&[7; 32]);
         let mut out = [0; 200];
         let other = Packet { version: VERSION + 1, ..packet(Body::Acknowledgement) };

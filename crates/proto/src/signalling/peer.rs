@@ -31,7 +31,7 @@ use crate::watch::Watch;
 /// HELLOs of ours that may still be echoed.
 const NONCES: usize = 8;
 /// Most HELLOs of unknown senders that are answered in an interval: they may be recordings.
-const STRANGERS_PER_INTERVAL: u64 = 16;
+const UNKNOWN_ANSWERED_PER_INTERVAL: u64 = 16;
 
 /// How much more often HELLOs are sent to a neighbour from which none was received yet.
 const AWAITED_PACE: u64 = 4;
@@ -81,7 +81,7 @@ pub struct Peer {
     life: Life,
     association: Option<Association>,
     presence: Presence,
-    last_heard: Instant,
+    last_received: Instant,
     met: NeighbourLife,
     send: SendStream,
     retransmits_max: u32,
@@ -92,7 +92,7 @@ pub struct Peer {
     envelope: Envelope,
     hellos: Hellos,
     travel: Travel,
-    told: LinkReports,
+    reports: LinkReports,
 }
 
 /// Time and life of the last meeting with the neighbour.
@@ -127,7 +127,7 @@ struct Hellos {
     /// Interval between probes, and in `probe_at` when the next is due while channels use the link.
     probe_interval: Nanos,
     probe_at: Instant,
-    stranger_answered: Option<Instant>,
+    unknown_answered: Option<Instant>,
     /// Nonces of our HELLOs that may still be echoed, and when they were sent.
     nonces: VecDeque<(u64, Instant)>,
     /// The nonce that the next HELLO echoes.
@@ -174,7 +174,7 @@ impl Peer {
             life: Life { epoch: config.epoch, session: 0 },
             association: None,
             presence: Presence::Awaited,
-            last_heard: now,
+            last_received: now,
             met: NeighbourLife { at: now, is_news: false, lives: 0 },
             send: SendStream::new(packet_bytes - SIGNAL_OVERHEAD_BYTES_MAX, config.signalling.retransmit),
             retransmits_max: config.signalling.retransmits_max,
@@ -188,7 +188,7 @@ impl Peer {
                 at: now,
                 probe_interval: probe_interval(&config.signalling),
                 probe_at: now,
-                stranger_answered: None,
+                unknown_answered: None,
                 nonces: VecDeque::new(),
                 echo: None,
                 random: SplitMix64::new(seed),
@@ -201,7 +201,12 @@ impl Peer {
                 watch: Watch::default(),
                 is_excused: false,
             },
-            told: LinkReports { received_bytes: 0, their_received: None, foreign: None, packets_foreign: 0 },
+            reports: LinkReports {
+                received_bytes: 0,
+                their_received: None,
+                foreign: None,
+                packets_foreign: 0,
+            },
         }
     }
 
@@ -229,15 +234,15 @@ impl Peer {
     }
     /// Sets the number of bytes received over the link, for the report to the neighbour.
     pub const fn set_received(&mut self, bytes: u64) {
-        self.told.received_bytes = bytes;
+        self.reports.received_bytes = bytes;
     }
     /// Bytes of ours that the neighbour has received, as it reports, and the time of that on its clock.
     pub const fn their_received(&self) -> Option<(u64, Instant)> {
-        self.told.their_received
+        self.reports.their_received
     }
     /// Number of received packets of other versions.
     pub const fn packets_foreign(&self) -> u64 {
-        self.told.packets_foreign
+        self.reports.packets_foreign
     }
     /// Number of lives of the neighbour that were met.
     pub const fn lives(&self) -> u32 {
@@ -285,7 +290,7 @@ impl Peer {
             self.outbox.handle_timeout(self.met.at, now);
         }
         let unheard = self.send.handle_timeout(now, self.retransmits_max);
-        let unheard = unheard.is_some_and(|since| self.last_heard < since);
+        let unheard = unheard.is_some_and(|since| self.last_received < since);
         if self.listens() && (self.silence_ends() <= now || unheard || self.broken) {
             return Some(self.give_up(now));
         }
@@ -295,7 +300,7 @@ impl Peer {
         None
     }
     fn silence_ends(&self) -> Instant {
-        self.last_heard + self.silence()
+        self.last_received + self.silence()
     }
     fn silence(&self) -> Nanos {
         self.hellos.interval * (HELLOS_MISSED_MAX + 1)
@@ -303,13 +308,13 @@ impl Peer {
     fn give_up(&mut self, now: Instant) -> Change {
         // If the stream broke, the neighbour may well be up: contact it at once, in a new session.
         let lives = self.broken;
-        let foreign = self.told.foreign.filter(|(_, heard)| now.since(*heard) < self.silence());
+        let foreign = self.reports.foreign.filter(|(_, received)| now.since(*received) < self.silence());
         self.presence = match foreign {
             _ if lives => Presence::Awaited,
             Some((version, _)) => Presence::Foreign(version),
             None => Presence::Dead,
         };
-        self.last_heard = now;
+        self.last_received = now;
         // The HELLO is the next packet, so no packet of the previous life is acknowledged (`after_packet`).
         self.hellos.due = Some(HelloStep::First);
         self.association = None;

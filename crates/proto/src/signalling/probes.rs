@@ -115,8 +115,9 @@ impl Signalling {
         if own.is_empty() || budget::spent(&create.stages, create.drift) > local.contract.deadline {
             return Err(RefuseCause::Unsuitable("the reply to a probe contradicts the stages before".into()));
         }
-        let said: Nanos = create.stages.iter().skip(own.start).take(own.len()).map(|stage| stage.bound).sum();
-        let limit = said + self.propagation_max(local.link_out);
+        let declared: Nanos =
+            create.stages.iter().skip(own.start).take(own.len()).map(|stage| stage.bound).sum();
+        let limit = declared + self.propagation_max(local.link_out);
         let (role, fixed) = (local.role, create.arrival_error_fixed);
         let terms = budget::terms(&local.contract, &create.stages, own, role, fixed, create.drift);
         resources.try_final(&local, &terms, limit);

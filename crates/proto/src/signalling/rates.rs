@@ -88,7 +88,7 @@ impl Signalling {
     }
     /// Sends a message about a measurement.
     pub fn send_rate(&mut self, link: LinkId, word: RateWord) {
-        self.say(link, &Message::Rate(word));
+        self.queue_message(link, &Message::Rate(word));
     }
     /// A token for a measurement, which cannot be guessed without observing its packets.
     pub fn rate_token(&mut self) -> Cookie {

@@ -15,7 +15,7 @@ use crate::limits::STAGES_BROKEN_MAX;
 #[derive(Clone, Copy, Debug)]
 pub struct HeardReport {
     report: StageReport,
-    heard: Instant,
+    received: Instant,
 }
 
 /// The breach of a stage before and after a report.
@@ -71,7 +71,7 @@ impl Breaches {
         let report = StageReport { stage, witness, epoch, number: self.number, breach };
         // Inserted whatever the number of others' reports: this node must repeat its own reports, and its
         // stages are few.
-        self.reports.insert((stage, witness), HeardReport { report, heard: now });
+        self.reports.insert((stage, witness), HeardReport { report, received: now });
         report
     }
 
@@ -82,7 +82,7 @@ impl Breaches {
         let newer = known.is_none_or(|known| known.epoch != report.epoch || known.number < report.number);
         let room = known.is_some() || self.reports.len() < STAGES_BROKEN_MAX;
         if newer && room {
-            self.reports.insert(key, HeardReport { report, heard: now });
+            self.reports.insert(key, HeardReport { report, received: now });
         }
         newer && room
     }
@@ -95,7 +95,7 @@ impl Breaches {
 
     /// Removes others' reports that were not repeated in the `lease` before `now`.
     pub fn expired(&mut self, node: NodeId, lease: Nanos, now: Instant) -> Vec<StageReport> {
-        let over = |known: &HeardReport| known.is_of_another(node) && known.heard + lease <= now;
+        let over = |known: &HeardReport| known.is_of_another(node) && known.received + lease <= now;
         let gone = self.reports.values().filter(|known| over(known)).map(|known| known.report).collect();
         self.reports.retain(|_, known| !over(known));
         gone
@@ -104,7 +104,7 @@ impl Breaches {
     /// Time at which a report must be repeated, or expires.
     pub fn poll_timeout(&self, node: NodeId, lease: Nanos) -> Option<Instant> {
         let others = self.reports.values().filter(|known| known.is_of_another(node));
-        others.map(|known| known.heard + lease).chain(self.repeat_at).min()
+        others.map(|known| known.received + lease).chain(self.repeat_at).min()
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_broken_while_one_of_its_ends_says_so_and_its_owner_knows_the_cause() {
+    fn a_link_is_broken_while_one_end_reports_it_and_its_owner_has_the_cause() {
         use Witness::{Owner, Receiver};
         let (slow, longer) = (Cause::SlowProcessor, Cause::LongerTravel);
         let mut known = Breaches::default();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_say_is_bounded_and_leaves_room_for_ones_own_word() {
+    fn foreign_reports_are_bounded_and_leave_room_for_own_ones() {
         let slow = Some(Cause::SlowProcessor);
         let of = |node: u32| {
             let stage = StageName { node: NodeId(100 + node), towards: None };
@@ -165,11 +165,11 @@ mod tests {
         assert!(known.take(StageReport { number: 2, ..of(7) }, at(0)), "one that is known");
         let own = StageName { node: HERE, towards: None };
         let breach = of(0).breach;
-        let said = known.next_report(own, Witness::Owner, breach, Epoch(1), at(0));
-        assert_eq!((known.own(HERE), known.of(&own)), (Vec::from([said]), breach));
+        let sent = known.next_report(own, Witness::Owner, breach, Epoch(1), at(0));
+        assert_eq!((known.own(HERE), known.of(&own)), (Vec::from([sent]), breach));
         assert_eq!(known.expired(HERE, LEASE, at(20)).len(), STAGES_BROKEN_MAX);
         assert!(known.take(of(STAGES_BROKEN_MAX as u32), at(21)));
-        assert_eq!(known.own(HERE), [said]);
+        assert_eq!(known.own(HERE), [sent]);
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_do_not_repeat_for_a_lease_is_forgotten() {
+    fn reports_that_are_not_repeated_within_a_lease_expire() {
         let mut known = Breaches::default();
         known.take(report(Witness::Owner, 1, Some(Cause::LongerTravel)), at(0));
         known.take(report(Witness::Owner, 2, Some(Cause::LongerTravel)), at(7));

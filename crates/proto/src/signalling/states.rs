@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_has_at_most_one_row_and_no_row_is_dead() {
+    fn every_pair_has_at_most_one_row_and_every_row_is_used() {
         let mut rows = 0;
         for role in ROLES {
             for state in STATES {
@@ -376,10 +376,10 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_exactly_once() {
+    fn ends_are_reported_exactly_once() {
         for row in TABLE.iter().filter(|row| row.next == S::Gone && row.role != Role::Forwarder) {
-            let told = [A::TellClosed, A::TellProbed, A::TryNext];
-            let count = row.actions.iter().filter(|action| told.contains(action)).count();
+            let reported = [A::TellClosed, A::TellProbed, A::TryNext];
+            let count = row.actions.iter().filter(|action| reported.contains(action)).count();
             let denied = row.input == I::Deny;
             assert_eq!(count, usize::from(!denied), "{row:?}");
         }

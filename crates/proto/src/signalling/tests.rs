@@ -240,7 +240,7 @@ impl Row {
     }
 
     /// Delivers a forged `message` to a host, as from a neighbour of the domain.
-    fn hear(&mut self, index: usize, from_onward: bool, message: message::Message) {
+    fn deliver_message(&mut self, index: usize, from_onward: bool, message: message::Message) {
         let link = self.link(index, from_onward);
         self.at(index, |signalling, now, stages| signalling.on_message(link, message, now, stages));
     }

@@ -281,18 +281,19 @@ impl Signalling {
             Action::SendRefuse => self.send_refuse(channel, what),
             Action::DestroyForward => self.send_to_neighbour(
                 down,
-                &Message::Destroy { path, reason: what.reason.told(), sent: what.sent },
+                &Message::Destroy { path, reason: what.reason.reported(), sent: what.sent },
             ),
-            Action::DestroyBack => {
-                self.send_to_neighbour(up, &Message::Destroy { path, reason: what.reason.told(), sent: None })
-            }
+            Action::DestroyBack => self.send_to_neighbour(
+                up,
+                &Message::Destroy { path, reason: what.reason.reported(), sent: None },
+            ),
             Action::KeepWord => {
                 channel.reason = what.reason;
                 self.losses.keep_word(path, what.receipt.take().unwrap_or_default());
             }
             Action::SendPassed => self.send_passed(channel, what.passed),
             Action::SendDone => self.send_ended(channel, CloseReason::Local, what.receipt),
-            Action::SendEnded => self.send_ended(channel, what.reason.told(), what.receipt),
+            Action::SendEnded => self.send_ended(channel, what.reason.reported(), what.receipt),
             Action::StartGrace => {
                 channel.reason = what.reason;
                 channel.deadline = Timer::due(now + self.drain_time(channel));

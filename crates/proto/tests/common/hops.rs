@@ -78,7 +78,7 @@ fn counters(world: &World, node: usize) -> ChannelCounters {
 }
 
 /// The channel's filter that the node sent to its driver.
-fn told(world: &mut World, node: usize) -> Option<PathFilter> {
+fn next_filter(world: &mut World, node: usize) -> Option<PathFilter> {
     let mut found = None;
     while let Some((_, change)) = world.nodes[node].poll_filter() {
         if let FilterChange::Set(filter) = change {
@@ -113,7 +113,7 @@ fn line_channel(random: &mut Random) -> Option<LineChannel> {
     let mut world = line(hosts, Nanos(random.below(3 * interval)));
     let open = world.open(0, hosts - 1, contract).expect("room for one");
     let node = random.between(1, hosts as u64 - 1) as usize;
-    let filter = told(&mut world, node).expect("a channel that comes in is told to the driver");
+    let filter = next_filter(&mut world, node).expect("a channel that comes in is told to the driver");
     let packets = u64::from(contract.packets_max(1_400));
     Some(LineChannel { world, open, contract, node, filter, packets })
 }

@@ -50,7 +50,7 @@ impl Script {
         }
     }
 
-    pub fn say(&mut self, line: &str) {
+    pub fn write_line(&mut self, line: &str) {
         writeln!(self.text, "{line}").expect("a text");
     }
 
@@ -71,7 +71,7 @@ impl Script {
         let request = OpenRequest { to, contract, user: UserId(7), probe, token: None };
         let now = self.world.now;
         let asked = self.world.nodes[from].open(request, now);
-        self.say(&format!("{} h{} asks: {asked:?}", self.at(), from + 1));
+        self.write_line(&format!("{} h{} asks: {asked:?}", self.at(), from + 1));
         self.channels.push(Known { host: from, source: asked.ok(), outbox: None, sent: 0 });
         self.world.settle();
         self.channels.len() - 1
@@ -127,14 +127,14 @@ impl Script {
 
     /// Adapters report what has left.
     fn complete(&mut self) {
-        let Some(said) = &mut self.completions else { return };
+        let Some(printed) = &mut self.completions else { return };
         let now = self.world.now;
-        for (host, said) in said.iter_mut().enumerate() {
+        for (host, printed) in printed.iter_mut().enumerate() {
             let given = self.world.nodes[host].status(now).links;
-            for (link, said) in given.iter().zip(said) {
+            for (link, printed) in given.iter().zip(printed) {
                 // The kernel's clock is no wire's: what was given in this millisecond has left.
-                let bytes = (link.wire_bytes - *said).min(1_464 + 66);
-                *said += bytes;
+                let bytes = (link.wire_bytes - *printed).min(1_464 + 66);
+                *printed += bytes;
                 self.world.nodes[host].handle_sent(link.link, bytes as u32, now);
             }
         }
@@ -152,15 +152,15 @@ impl Script {
                 // Keys must not be printed.
                 let what = format!("{change:?}");
                 let what = if what.starts_with("Neighbour") { "Neighbour".into() } else { what };
-                self.say(&format!("{} h{}.{} {what}", self.at(), host + 1, link.0));
+                self.write_line(&format!("{} h{}.{} {what}", self.at(), host + 1, link.0));
             }
             while let Some((link, rate)) = self.world.nodes[host].poll_shaper() {
-                self.say(&format!("{} h{}.{} shaper: {rate:?}", self.at(), host + 1, link.0));
+                self.write_line(&format!("{} h{}.{} shaper: {rate:?}", self.at(), host + 1, link.0));
                 let now = self.world.now;
                 self.world.nodes[host].handle_shaped(link, rate, now);
             }
             while let Some(event) = self.world.events[host].pop_front() {
-                self.hear(host, &event);
+                self.note_event(host, &event);
             }
         }
         if self.reads {
@@ -168,20 +168,20 @@ impl Script {
         }
     }
 
-    fn hear(&mut self, host: usize, event: &Event) {
-        self.say(&format!("{} h{} {}", self.at(), host + 1, trimmed(event)));
+    fn note_event(&mut self, host: usize, event: &Event) {
+        self.write_line(&format!("{} h{} {}", self.at(), host + 1, trimmed(event)));
         let now = self.world.now;
         match event {
             Event::Incoming(incoming) if self.consents => {
                 let bytes = incoming.contract.message_bytes_max as usize;
                 let inbox = TestInbox::new(incoming.inbox_messages as usize, bytes);
                 let consented = self.world.nodes[host].consent(incoming.channel, inbox.clone(), now);
-                self.say(&format!("  consents: {consented:?}"));
+                self.write_line(&format!("  consents: {consented:?}"));
                 self.inboxes.push((host, incoming.channel, inbox));
             }
             Event::Incoming(incoming) => {
                 let refused = self.world.nodes[host].refuse(incoming.channel, "no camera", now);
-                self.say(&format!("  refuses: {refused:?}"));
+                self.write_line(&format!("  refuses: {refused:?}"));
             }
             Event::Opened { channel, grant } => {
                 let outbox = TestOutbox::new(grant.outbox_messages as usize, 65_536);
@@ -202,7 +202,7 @@ impl Script {
                 } else {
                     format!("{:?}", self.world.nodes[host].refuse_request(*token, "no camera", now))
                 };
-                self.say(&format!("  answers: {answer}"));
+                self.write_line(&format!("  answers: {answer}"));
             }
             _ => {}
         }
@@ -219,7 +219,7 @@ impl Script {
                 lines.push(format!("  h{} {channel:?} reads {sum} {}", host + 1, trimmed(&info)));
             }) {}
             if !lines.is_empty() {
-                lines.iter().for_each(|line| self.say(line));
+                lines.iter().for_each(|line| self.write_line(line));
                 let now = self.world.now;
                 self.world.nodes[host].handle_ring(channel, now);
                 self.world.settle();
@@ -242,7 +242,7 @@ impl Script {
             let used = accounts.iter().filter(|account| account.counted != 0 || account.held != 0);
             lines.extend(used.map(|account| format!("  {account:?}")));
             lines.push(format!("  next {:?}", node.poll_timeout().map(|at| at.since(START))));
-            lines.iter().for_each(|line| self.say(line));
+            lines.iter().for_each(|line| self.write_line(line));
         }
     }
 

@@ -94,13 +94,13 @@ impl Crowd {
     }
 
     /// Takes the events of applications.
-    fn hear(&mut self) {
+    fn take_events(&mut self) {
         for host in 0..self.network.hosts.len() {
             let events = std::mem::take(&mut self.network.hosts[host].events);
-            events.into_iter().for_each(|event| self.hear_one(host, event));
+            events.into_iter().for_each(|event| self.take_event(host, event));
         }
     }
-    fn hear_one(&mut self, host: usize, event: Event) {
+    fn take_event(&mut self, host: usize, event: Event) {
         let far = |refusal: &RefuseCause| matches!(refusal, RefuseCause::NoListener(_));
         let whose = |channel: &ChannelId| self.channels.get(&(host, *channel)).copied();
         let index = match &event {
@@ -139,7 +139,7 @@ impl Crowd {
                 (0..self.users.len()).for_each(|index| self.ask(index));
             }
             self.network.run(TRIES_EVERY);
-            self.hear();
+            self.take_events();
         }
     }
 
@@ -171,13 +171,13 @@ fn opens_beside(mut crowd: Crowd, from: usize) -> (Vec<Option<u64>>, Crowd) {
 }
 
 #[test]
-fn one_who_asks_for_nobody_keeps_nobody_waiting() {
+fn requests_to_an_absent_host_delay_no_other() {
     let (opens, _) = opens_beside(Crowd::new(1, 2, vec![(0, Wish::Nobody)]), 0);
     assert!(opens.iter().all(|open| open.is_some_and(|ms| ms <= 250)), "{opens:?}");
 }
 
 #[test]
-fn fifteen_who_ask_for_everything_end_no_channel_and_share_alike() {
+fn fifteen_users_that_request_everything_end_no_channel_and_share_equally() {
     let users: Vec<_> = (0..15).map(|user| (0, Wish::of(user))).collect();
     let (opens, crowd) = opens_beside(Crowd::new(2, 2, users), 0);
     assert!(opens.iter().all(|open| open.is_some_and(|ms| ms <= 500)), "{opens:?}");

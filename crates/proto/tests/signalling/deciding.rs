@@ -45,9 +45,9 @@ fn a_close_at_any_step_leaves_nothing() {
             let closed =
                 network.count(0, |e| matches!(e, Event::Closed { channel: id, .. } if *id == channel));
             assert_eq!(closed, 1, "step {step} {thinking_max}");
-            let told = |e: &Event| matches!(e, Event::Incoming(_));
+            let reported = |e: &Event| matches!(e, Event::Incoming(_));
             let ended = |e: &Event| matches!(e, Event::Closed { .. });
-            assert_eq!(network.count(3, told), network.count(3, ended), "step {step} {thinking_max}");
+            assert_eq!(network.count(3, reported), network.count(3, ended), "step {step} {thinking_max}");
         }
     }
 }
@@ -151,7 +151,7 @@ fn an_offer_does_not_depend_on_the_time_that_it_takes() {
 
 /// Half-open channels count from the time at which the stages are asked.
 #[test]
-fn who_waits_for_stages_counts_as_half_open() {
+fn channels_that_wait_for_stages_count_as_half_open() {
     let mut network = thinking(1, 2, 0);
     (network.thinking_max, network.thinker) = (3_000 * SECOND, Some(1));
     assert_eq!(refused_beyond_half_open(&mut network, 10), 10);

@@ -50,7 +50,7 @@ fn end(network: &Network, index: usize) -> Option<(CloseReason, Option<Receipt>)
 }
 
 #[test]
-fn a_source_that_closes_learns_what_its_sink_has() {
+fn a_source_that_closes_gets_the_count_of_its_sink() {
     for hops in 1..=5 {
         let (mut network, source, _) = open(hops as u64, hops);
         network.close(0, source);
@@ -80,7 +80,7 @@ fn the_word_comes_through_loss_doubling_and_reordering() {
 /// Whichever host behind the source crashes before the report has come: the path is lost, within a bounded
 /// time.
 #[test]
-fn a_path_that_is_lost_before_the_word_is_told_as_that() {
+fn path_loss_before_the_final_count_is_reported_as_that() {
     for (hops, dead) in [(1, 1), (2, 1), (2, 2), (4, 1), (4, 3), (4, 4)] {
         let (mut network, source, _) = open(hops as u64 * 10 + dead as u64, hops);
         network.crash(dead);
@@ -94,7 +94,7 @@ fn a_path_that_is_lost_before_the_word_is_told_as_that() {
 }
 
 #[test]
-fn each_end_is_told_why_the_other_ended() {
+fn each_end_gets_the_reason_of_the_other_end() {
     let reasons = [
         (CloseReason::Local, CloseReason::Peer),
         (CloseReason::Vanished, CloseReason::PeerVanished),
@@ -116,7 +116,7 @@ fn each_end_is_told_why_the_other_ended() {
 }
 
 #[test]
-fn a_sink_that_closes_what_is_closing_says_what_it_has() {
+fn a_sink_that_closes_a_closing_channel_reports_its_count() {
     for seed in 0..20 {
         let (mut network, source, sink) = open(seed, 3);
         network.close(0, source);
@@ -130,7 +130,7 @@ fn a_sink_that_closes_what_is_closing_says_what_it_has() {
 }
 
 #[test]
-fn a_host_that_stops_says_so() {
+fn a_host_that_stops_notifies_its_neighbours() {
     for stopped in 0..4 {
         let (mut network, ..) = open(stopped as u64, 3);
         network.at(stopped, |s, now, stages| s.shutdown(now, stages));
@@ -145,7 +145,7 @@ fn a_host_that_stops_says_so() {
 /// The forwarder before the crashed host detects it first; those before that one forward the news, though
 /// they drain.
 #[test]
-fn a_path_that_is_lost_while_it_drains_is_told_to_the_source_at_once() {
+fn path_loss_while_draining_is_reported_to_the_source_at_once() {
     for hops in 2..=4 {
         let (mut network, source, _) = open_within(hops as u64, hops, 10_000);
         network.crash(hops);
@@ -164,7 +164,7 @@ const SETTLED: u64 = SECOND;
 
 /// Hosts behind the source are notified of the total that it has sent, each as soon as it has closed.
 #[test]
-fn each_host_is_told_what_the_source_has_sent() {
+fn each_host_gets_the_count_that_the_source_has_sent() {
     for hops in 1..=5 {
         let (mut network, source, _) = open_within(hops as u64, hops, HOUR_MS);
         network.hosts[0].stages.sent = SENT;
@@ -172,8 +172,8 @@ fn each_host_is_told_what_the_source_has_sent() {
         network.at(0, |s, now, stages| s.drained(source, now, stages));
         network.run(SETTLED);
         for host in &network.hosts[1..] {
-            let told: Vec<_> = host.stages.awaited.iter().map(|(_, sent)| *sent).collect();
-            assert_eq!(told, [SENT], "{hops} hops");
+            let reported: Vec<_> = host.stages.awaited.iter().map(|(_, sent)| *sent).collect();
+            assert_eq!(reported, [SENT], "{hops} hops");
         }
         assert!(network.hosts[0].stages.awaited.is_empty());
     }
@@ -189,7 +189,7 @@ fn pass_all(network: &mut Network, index: usize) {
 /// In any order of the hosts: the source is notified, and its user's quota released, when all of them have
 /// released the channel and not before; and long before D is over.
 #[test]
-fn the_end_is_told_when_nobody_on_the_way_holds_anything() {
+fn the_end_is_reported_when_no_host_on_the_route_holds_anything() {
     for seed in 0..60 {
         let hops = 2 + seed as usize % 4;
         let (mut network, source, _) = open_within(seed, hops, HOUR_MS);
@@ -218,7 +218,7 @@ fn the_end_is_told_when_nobody_on_the_way_holds_anything() {
 
 /// A receiver that closes what its source has closed: hosts between need not wait for what it will not take.
 #[test]
-fn a_sink_that_closes_what_drains_frees_all_hosts_before_the_source_is_told() {
+fn a_sink_that_closes_a_draining_channel_frees_all_hosts_before_the_source_is_notified() {
     for seed in 0..40 {
         let hops = 2 + seed as usize % 4;
         let (mut network, source, sink) = open_within(seed, hops, HOUR_MS);

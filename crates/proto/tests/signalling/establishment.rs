@@ -122,7 +122,7 @@ fn a_refusal_of_any_hop_names_it_and_releases_everything() {
 }
 
 #[test]
-fn a_commit_that_fails_at_any_hop_releases_everything_and_tells_the_sink() {
+fn a_commit_that_fails_at_any_hop_releases_everything_and_notifies_the_sink() {
     for hop in 0..4 {
         let mut network = Network::line(hop as u64, 4, |_, _| {});
         network.hosts[hop].stages.refuse_commit = true;
@@ -154,7 +154,7 @@ fn too_tight_a_deadline_is_refused_with_an_offer_that_holds() {
 }
 
 #[test]
-fn a_receiver_that_says_no_is_quoted() {
+fn a_receivers_refusal_is_quoted() {
     let mut network = Network::line(1, 3, |_, _| {});
     network.hosts[2].agent = Agent::Refuse;
     network.open(0, 2, 50);
@@ -183,11 +183,11 @@ fn a_silent_receiver_is_given_up_after_the_time_for_consent() {
 }
 
 #[test]
-fn what_cannot_be_tried_says_why() {
+fn a_request_that_cannot_be_sent_gives_the_reason() {
     let mut network = Network::line(1, 3, |_, _| {});
     let base = network.request(2, 50);
-    let mut stranger = base.clone();
-    stranger.to.host = name("nobody");
+    let mut foreign_host = base.clone();
+    foreign_host.to.host = name("nobody");
     let mut zero = base.clone();
     zero.contract.message_bytes_max = 0;
     let mut here = base.clone();
@@ -195,7 +195,7 @@ fn what_cannot_be_tried_says_why() {
     let mut token = base.clone();
     token.token = Some(99);
     let mut open = |request| network.at(0, |s, now, stages| s.open(request, now, stages));
-    assert_eq!(open(stranger), Err(RequestError::UnknownHost(name("nobody"))));
+    assert_eq!(open(foreign_host), Err(RequestError::UnknownHost(name("nobody"))));
     assert!(matches!(open(zero), Err(RequestError::Contract(_))));
     assert_eq!(open(here), Err(RequestError::Itself(name("h1"))));
     assert_eq!(open(token), Err(RequestError::Unknown));
@@ -204,7 +204,7 @@ fn what_cannot_be_tried_says_why() {
 }
 
 #[test]
-fn nobody_listens_there() {
+fn an_open_without_a_listener_is_refused() {
     let mut network = Network::line(1, 3, |_, _| {});
     let mut request = network.request(2, 50);
     request.to.port = name("out");
@@ -245,7 +245,7 @@ fn the_next_candidate_route_is_tried_and_the_best_refusal_reported() {
 }
 
 #[test]
-fn a_dead_neighbour_is_skipped() {
+fn a_neighbour_that_is_down_is_skipped() {
     let mut network = diamond(3);
     network.run(SECOND);
     network.crash(1);
@@ -256,7 +256,7 @@ fn a_dead_neighbour_is_skipped() {
 }
 
 #[test]
-fn a_probe_holds_nothing_asks_nobody_and_tells_what_would_be() {
+fn a_probe_reserves_nothing_needs_no_consent_and_returns_the_grant() {
     let mut network = Network::line(1, 5, |_, _| {});
     for (deadline_ms, fine) in [(50, true), (1, false)] {
         let mut request = network.request(4, deadline_ms);
@@ -310,7 +310,7 @@ fn a_probes_answer_that_comes_too_late_is_counted() {
 }
 
 #[test]
-fn a_receiver_asks_the_source_for_a_channel() {
+fn a_receiver_requests_a_channel_from_the_source() {
     let mut network = Network::line(1, 4, |_, _| {});
     let token = ask(&mut network, 3, 0);
     assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
@@ -350,7 +350,7 @@ fn a_request_fails_with_its_reason() {
 }
 
 #[test]
-fn the_receiver_closes_and_everybody_is_told() {
+fn a_close_of_the_receiver_notifies_every_host() {
     let mut network = Network::line(1, 4, |_, _| {});
     let channel = network.open(0, 3, 50);
     assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
@@ -361,8 +361,8 @@ fn the_receiver_closes_and_everybody_is_told() {
     assert!(
         network.has(3, |e| *e == Event::Closed { channel: sink, reason: CloseReason::Local, receipt: None })
     );
-    let told = Event::Closed { channel, reason: CloseReason::Peer, receipt: Some(Receipt::default()) };
-    assert!(network.has(0, |e| *e == told));
+    let reported = Event::Closed { channel, reason: CloseReason::Peer, receipt: Some(Receipt::default()) };
+    assert!(network.has(0, |e| *e == reported));
 }
 
 #[test]
@@ -427,7 +427,7 @@ fn shutdown_of_any_host_tears_down_and_becomes_quiet() {
 }
 
 #[test]
-fn many_channels_live_on_batched_refreshes_and_an_idle_host_hardly_wakes() {
+fn many_channels_are_kept_by_batched_refreshes_and_an_idle_host_seldom_runs() {
     let mut network = Network::line(1, 3, |_, _| {});
     for _ in 0..300 {
         network.open(0, 2, 50);

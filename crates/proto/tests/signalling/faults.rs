@@ -153,7 +153,7 @@ fn a_restart_at_any_step_is_noticed_at_once() {
 }
 
 #[test]
-fn the_other_end_learns_that_the_peer_restarted() {
+fn the_other_end_is_notified_of_a_restart() {
     for (victim, other) in [(0, 2), (2, 0)] {
         let mut network = Network::line(1, 3, |_, _| {});
         network.open(0, 2, 50);
@@ -168,7 +168,7 @@ fn the_other_end_learns_that_the_peer_restarted() {
 }
 
 #[test]
-fn a_receiver_whose_channel_is_not_refreshed_is_told_that_its_lease_is_over() {
+fn a_receiver_of_an_unrefreshed_channel_gets_lease_over() {
     // HELLOs are so rare that only the lease detects it. The source of three hosts, then the forwarder falls
     // silent.
     for victim in [0, 1] {
@@ -191,8 +191,8 @@ fn a_receiver_whose_channel_is_not_refreshed_is_told_that_its_lease_is_over() {
         // A sink that is notified by the forwarder waits for packets under way.
         network.run(lease * 3 / 10 + grace);
         assert!(closed(&network), "victim {victim}: too late");
-        let told = |e: &Event| matches!(e, Event::Closed { reason: CloseReason::LeaseOver, .. });
-        assert!(network.has(2, told), "victim {victim}: {:?}", network.hosts[2].events);
+        let reported = |e: &Event| matches!(e, Event::Closed { reason: CloseReason::LeaseOver, .. });
+        assert!(network.has(2, reported), "victim {victim}: {:?}", network.hosts[2].events);
         network.run(SECOND);
         assert!(network.nothing_held(), "victim {victim}");
     }
@@ -324,7 +324,7 @@ fn forgeries_garbage_and_other_versions_are_counted_and_ignored() {
 }
 
 #[test]
-fn another_domain_is_a_stranger() {
+fn a_host_of_another_domain_is_unknown() {
     let mut network = Network::line(1, 2, |index, config| config.signalling.domain_key = [index as u8; 32]);
     network.open(0, 1, 50);
     network.run(30 * SECOND);
@@ -335,7 +335,7 @@ fn another_domain_is_a_stranger() {
 
 /// Late replies get no reply: otherwise slow ends would have time for nothing else, and never meet.
 #[test]
-fn neighbours_that_hear_each_other_late_meet_without_a_storm() {
+fn late_packets_between_new_neighbours_cause_no_storm() {
     for seed in 0..5 {
         let mut network = Network::line(seed, 2, |_, config| {
             config.signalling.hello_interval = Nanos::from_secs(1);
@@ -407,7 +407,7 @@ fn what_waits_for_a_slow_neighbour_is_bounded_and_the_rest_refused() {
 
 /// The limit is each neighbour's own: a flooding neighbour takes no place of another one.
 #[test]
-fn a_flood_of_one_neighbour_refuses_nobody_elses_channels() {
+fn a_flood_of_one_neighbour_refuses_no_channels_of_others() {
     let mut network = Network::new(1, 3, &[(0, 1), (2, 1)], |_, _| {});
     network.hosts[1].agent = Agent::Silent;
     network.run(SECOND);

@@ -163,13 +163,13 @@ fn a_long_reason_arrives_cut_between_characters() {
     let channel = channel.expect("it was asked");
     network.at(1, |s, now, stages| s.refuse(channel, &why, now, stages)).expect("it was asked");
     network.run(SECOND);
-    let told = network.hosts[0].events.iter().find_map(|event| match event {
+    let reported = network.hosts[0].events.iter().find_map(|event| match event {
         Event::Refused { refusal, .. } => Some(refusal.cause.clone()),
         _ => None,
     });
-    let Some(RefuseCause::Receiver(told)) = told else { panic!("{told:?}") };
-    assert_eq!(told.as_str().len(), REASON_BYTES_MAX);
-    assert!(why.starts_with(told.as_str()));
+    let Some(RefuseCause::Receiver(reported)) = reported else { panic!("{reported:?}") };
+    assert_eq!(reported.as_str().len(), REASON_BYTES_MAX);
+    assert!(why.starts_with(reported.as_str()));
 }
 
 /// All channels that a node may have, over one link: the next is refused at once, all are refreshed, and all that is held is
@@ -199,8 +199,8 @@ fn a_node_full_of_channels_keeps_and_frees_them() {
     // A request from another neighbour is refused with that reason, too.
     network.open(2, 1, 50);
     network.run(SECOND);
-    let told = |event: &Event| matches!(event, Event::Refused { refusal, .. } if refusal.cause == RefuseCause::Exhausted);
-    assert_eq!((network.count(2, told), network.states(2).len()), (1, 0));
+    let reported = |event: &Event| matches!(event, Event::Refused { refusal, .. } if refusal.cause == RefuseCause::Exhausted);
+    assert_eq!((network.count(2, reported), network.states(2).len()), (1, 0));
     network.run(30 * SECOND);
     (0..2).for_each(|host| network.check(host));
     assert_eq!((open(&network, 0), open(&network, 1)), (CHANNELS_MAX, CHANNELS_MAX));

@@ -75,7 +75,7 @@ fn an_offered_rate_comes_with_a_deadline_that_holds() {
 }
 
 #[test]
-fn what_nobody_said_yes_to_is_not_offered() {
+fn only_accepted_terms_are_offered() {
     // There is no listener, so no application can accept.
     let mut network = uneven(1, 3);
     let mut request = network.request(3, 1);
@@ -97,7 +97,7 @@ fn what_nobody_said_yes_to_is_not_offered() {
 
 /// The source has opened a channel for a receiver's request, is refused, probes the offer, and closes.
 #[test]
-fn a_receiver_that_asked_is_told_when_the_source_gives_up() {
+fn a_requesting_receiver_is_notified_when_the_source_gives_up() {
     let mut network = uneven(5, 3);
     network.hosts[1].stages.interval_min = Nanos::from_millis(90);
     network.run(SECOND);
@@ -114,7 +114,7 @@ fn a_receiver_that_asked_is_told_when_the_source_gives_up() {
 }
 
 #[test]
-fn hosts_are_told_by_name() {
+fn hosts_are_reported_by_name() {
     let mut network = Network::line(1, 3, |_, _| {});
     network.run(SECOND);
     network.crash(2);
@@ -154,7 +154,7 @@ fn a_degraded_host_is_known_at_both_ends() {
 /// A host with slow stages is not asked for a further offer once the application has waited for the time
 /// limit.
 #[test]
-fn stages_that_think_for_long_are_asked_for_no_further_offer() {
+fn slow_stages_are_asked_for_no_further_offer() {
     let (mut quick, mut slow) = (0, 0);
     for seed in 0..30 {
         let mut network = uneven(seed, 1);

@@ -26,7 +26,7 @@ fn events_come_in_order() {
 }
 
 #[test]
-fn honest_lives_are_expected_everywhere() {
+fn honest_sessions_are_expected_everywhere() {
     for hops in 1..=4 {
         let mut network = Network::line(hops as u64, hops + 1, |_, _| {});
         for _ in 0..3 {

@@ -20,16 +20,16 @@ fn closed(event: &Event) -> bool {
 fn errors(network: &Network) -> Vec<Vec<(u64, u64)>> {
     let hosts = network.hosts.len();
     let mut before: BTreeMap<usize, u64> = BTreeMap::new();
-    let mut told = vec![Vec::new(); hosts];
+    let mut reported = vec![Vec::new(); hosts];
     for (index, host) in network.hosts.iter().enumerate() {
         for (order, (_, terms, stages)) in host.stages.committed.iter().enumerate() {
             let bounds: Vec<Nanos> = stages.iter().map(|stage| stage.bound).collect();
             let upstream = before.entry(order).or_default();
-            told[index].push((*upstream, terms.arrival_error(&bounds).0));
+            reported[index].push((*upstream, terms.arrival_error(&bounds).0));
             *upstream += bounds.iter().map(|bound| bound.0).sum::<u64>();
         }
     }
-    told
+    reported
 }
 
 /// Two channels over the same hosts, one with bounds of some intervals before its last hop, one with up to thousands:
@@ -47,9 +47,9 @@ pub fn error_without_drift(seed: u64) -> Option<String> {
     }
     let tolerance = u64::from(network.hosts[0].config.clock_tolerance.0);
     let mut widest = 0;
-    for (index, told) in errors(&network).into_iter().enumerate() {
-        let [(near, small), (far, large)] = told[..] else {
-            return Some(format!("host {index} has {} channels of 2", told.len()));
+    for (index, reported) in errors(&network).into_iter().enumerate() {
+        let [(near, small), (far, large)] = reported[..] else {
+            return Some(format!("host {index} has {} channels of 2", reported.len()));
         };
         widest = widest.max(far);
         // Two clocks, each off by its tolerance.

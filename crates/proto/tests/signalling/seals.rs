@@ -9,7 +9,7 @@ use punctual_proto::signalling::SealKey;
 use crate::network::{Flying, Network, SECOND};
 
 /// The key that host `index` sent to its driver last; `None` if there is no new one.
-fn told(network: &mut Network, index: usize) -> Option<SealKey> {
+fn reported(network: &mut Network, index: usize) -> Option<SealKey> {
     network
         .at(index, |signalling, _, _| std::iter::from_fn(|| signalling.poll_seal()).last())
         .map(|(_, key)| key)
@@ -42,18 +42,18 @@ fn drivers_know_all_that_the_neighbour_sends_in_this_life() {
     for seed in 0..5 {
         let mut network = Network::line(seed, 2, |_, _| {});
         assert!(network.run_until(5 * SECOND, |n| n.alive(0, 0) && n.alive(1, 0)), "seed {seed}");
-        let [of_1, of_0] = [0, 1].map(|index| told(&mut network, index).expect("a key"));
+        let [of_1, of_0] = [0, 1].map(|index| reported(&mut network, index).expect("a key"));
         let first = sent_to(&mut network, 1);
         all_fit(of_0, &first);
         none_fits(of_1, &first);
-        assert_eq!([0, 1].map(|index| told(&mut network, index)), [None, None], "the life is the same");
+        assert_eq!([0, 1].map(|index| reported(&mut network, index)), [None, None], "the life is the same");
 
         // Both give each other up: new sessions, new keys. A recording of the old one does not fit.
         network.loss_percent = 100;
         network.run(10 * SECOND);
         network.loss_percent = 0;
         assert!(network.run_until(10 * SECOND, |n| n.alive(0, 0) && n.alive(1, 0)), "seed {seed}");
-        let again = told(&mut network, 1).expect("a new key");
+        let again = reported(&mut network, 1).expect("a new key");
         let second = sent_to(&mut network, 1);
         all_fit(again, &second);
         none_fits(again, &first);
@@ -64,7 +64,7 @@ fn drivers_know_all_that_the_neighbour_sends_in_this_life() {
         network.start(0);
         assert!(network.run_until(10 * SECOND, |n| n.alive(0, 0) && n.alive(1, 0)), "seed {seed}");
         network.run(3 * SECOND);
-        let third = told(&mut network, 1).expect("a new key");
+        let third = reported(&mut network, 1).expect("a new key");
         all_fit(third, &sent_to(&mut network, 1));
         none_fits(third, &second);
     }

@@ -105,7 +105,7 @@ fn neighbours_that_come_to_speak_the_same_version_meet() {
 
 /// A neighbour that has left is down, whatever version it used.
 #[test]
-fn a_foreign_neighbour_that_falls_silent_is_dead() {
+fn a_foreign_neighbour_that_becomes_silent_is_down() {
     let mut network = upgraded(4);
     network.run(20 * SECOND);
     network.crash(2);

@@ -272,7 +272,7 @@ impl Ring {
         for _ in 0..ROUNDS_MAX {
             self.hosts[number].node.handle_timeout(now);
             while let Some(event) = self.hosts[number].node.poll_event() {
-                self.hear(number, event, now)?;
+                self.note_event(number, event, now)?;
             }
             while self.hosts[number].node.poll_filter().is_some() {}
             self.transmit(number, now);
@@ -301,7 +301,7 @@ impl Ring {
         }
     }
 
-    fn hear(&mut self, number: usize, event: NodeEvent, now: Instant) -> Result<(), ScenarioError> {
+    fn note_event(&mut self, number: usize, event: NodeEvent, now: Instant) -> Result<(), ScenarioError> {
         let host = &mut self.hosts[number];
         match event {
             NodeEvent::Incoming(incoming) => {

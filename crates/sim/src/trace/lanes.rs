@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_overlaps_lies_on_lanes_of_its_own() {
+    fn overlapping_spans_get_separate_lanes() {
         let mut lanes = Lanes::default();
         let spans = [(0, 10), (5, 20), (10, 12), (11, 30), (20, 21)];
         let taken = spans.map(|(from, to)| lanes.take(SimTime(from), SimTime(to)));

@@ -178,7 +178,7 @@ mod tests {
     use punctual_proto::ids::NodeId;
 
     #[test]
-    fn what_is_owed_beyond_the_bound_is_excess() {
+    fn backlog_beyond_the_bound_is_excess() {
         let link = LinkConfig::new("x", NodeId(2), BitRate(8_000_000));
         let mut backlog = Backlog::new(&link, 10);
         backlog.others = backlog.others_of(std::iter::empty());

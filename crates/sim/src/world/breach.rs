@@ -127,7 +127,7 @@ impl World {
     }
 
     /// Handles a host's report that a stage was late.
-    pub(super) fn told_late(&mut self, host: usize, stage: &api::LateStage) {
+    pub(super) fn check_reported_late(&mut self, host: usize, stage: &api::LateStage) {
         let frames = !self.scenario.faults.is_none();
         if self.broken.is_none() && !frames && !self.was_disturbed(&stage.host, stage.towards.as_deref()) {
             self.violate(&format!("host {host} says that a stage was late where nothing is broken: {stage}"));
@@ -135,7 +135,12 @@ impl World {
     }
 
     /// Handles a report to an end about a stage that breaks its promise.
-    pub(super) fn told_of(&mut self, host: usize, channel: Option<ChannelId>, stage: &api::BrokenStage) {
+    pub(super) fn check_reported_stages(
+        &mut self,
+        host: usize,
+        channel: Option<ChannelId>,
+        stage: &api::BrokenStage,
+    ) {
         let known = channel.and_then(|channel| self.handles.get(&(host, channel)).copied());
         let now = self.now;
         let frames = !self.scenario.faults.is_none();
@@ -154,7 +159,7 @@ impl World {
 
     /// Compares the report about a delivered message with the truth; reports by clocks that faults have
     /// touched are not compared.
-    pub(super) fn compare_told(
+    pub(super) fn compare_reported(
         &mut self,
         host: usize,
         number: usize,
@@ -168,14 +173,14 @@ impl World {
             return;
         }
         let deadline = self.channels[number].plan.contract.deadline;
-        let counts = &mut self.outcome.told;
+        let counts = &mut self.outcome.reported;
         counts.compared += 1;
         match timeliness::check(info, deadline, due, self.now, &self.hosts[host].clock) {
-            Ok(ReportedTimeliness { is_late, tells, tells_surely, unmeasured }) => {
+            Ok(ReportedTimeliness { is_late, reports, reports_surely, unmeasured }) => {
                 counts.unmeasured += u64::from(unmeasured);
                 counts.late += u64::from(is_late);
-                counts.late_told += u64::from(is_late && tells);
-                counts.surely_late += u64::from(tells_surely);
+                counts.late_reported += u64::from(is_late && reports);
+                counts.surely_late += u64::from(reports_surely);
                 let now = self.now;
                 if let Some(broken) = self.broken.as_mut().filter(|broken| is_late && now < broken.until) {
                     broken.note_late(now, number);
@@ -191,7 +196,7 @@ impl World {
     /// At the end of a run: checks that the broken stage was reported.
     pub(super) fn check_named(&mut self) {
         let Some(BrokenStage { name, until, late, named, misnamed, .. }) = self.broken.take() else { return };
-        self.outcome.told.misnamed += u64::from(misnamed);
+        self.outcome.reported.misnamed += u64::from(misnamed);
         let Some((at, number)) = late.filter(|_| name.is_some()) else { return };
         let in_time = |at_sink: bool| {
             named
@@ -206,8 +211,8 @@ impl World {
                 .is_some_and(|channel| channel.ended_at.is_none_or(|(ended, _)| ended > at + NAMED_WITHIN));
         if was_open {
             let is_named = in_time(false) && in_time(true);
-            self.outcome.told.breaches += 1;
-            self.outcome.told.named += u64::from(is_named);
+            self.outcome.reported.breaches += 1;
+            self.outcome.reported.named += u64::from(is_named);
             if !is_named {
                 self.journal.explain(|| {
                     format!("{name:?} is not named: channel {number}, late at {at:?}, told {named:?}")

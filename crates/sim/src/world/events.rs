@@ -58,8 +58,10 @@ impl World {
                     self.requested(host, listener, user, token)
                 }
                 NodeEvent::RequestFailed { token, refusal } => self.request_failed(host, token, &refusal),
-                NodeEvent::Stage { channel, stage, healed: false } => self.told_of(host, channel, &stage),
-                NodeEvent::Late(stage) => self.told_late(host, &stage),
+                NodeEvent::Stage { channel, stage, healed: false } => {
+                    self.check_reported_stages(host, channel, &stage)
+                }
+                NodeEvent::Late(stage) => self.check_reported_late(host, &stage),
                 NodeEvent::Rate { link, result: Ok(found) } => self.measured(host, link, found),
                 NodeEvent::Registered { channel, .. } => {
                     self.violate(&format!("host {host}: {channel:?} registered, nobody asked for it"));
@@ -278,7 +280,7 @@ impl World {
         // other fault.
         let is_known = judgement.is_known && (self.is_broken() || !judgement.excused);
         if let Some(due) = judgement.due.filter(|_| is_known) {
-            self.compare_told(host, number, &message.info, due);
+            self.compare_reported(host, number, &message.info, due);
         }
         for wrong in judgement.wrong {
             self.violate(&format!("{}: {wrong}", self.describe(number)));

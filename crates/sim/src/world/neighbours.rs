@@ -22,10 +22,10 @@ impl World {
                 self.violate(&what);
             }
         }
-        let told: BTreeSet<(u16, PathId)> = self.hosts[host].filters.paths().collect();
+        let reported: BTreeSet<(u16, PathId)> = self.hosts[host].filters.paths().collect();
         let expected: BTreeSet<(u16, PathId)> = self.incoming_paths(host).collect();
-        if told != expected {
-            let what = format!("host {host} lets in {told:?}, what its neighbours send is {expected:?}");
+        if reported != expected {
+            let what = format!("host {host} lets in {reported:?}, what its neighbours send is {expected:?}");
             self.violate(&what);
         }
     }

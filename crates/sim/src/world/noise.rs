@@ -64,7 +64,7 @@ impl World {
             return;
         }
         let slack = |slack_ns| Header { slack_ns, ..header };
-        let told = match about {
+        let reported = match about {
             Lie::SlackMore(by) => slack(header.slack_ns.saturating_add_unsigned(by.0)),
             Lie::SlackLess(by) => slack(header.slack_ns.saturating_sub_unsigned(by.0)),
             Lie::SlackRandom => slack(self.fault_dice.bits() as i64),
@@ -75,7 +75,7 @@ impl World {
             }
             Lie::Numbers => header,
         };
-        told.write(bytes);
+        reported.write(bytes);
     }
 
     /// Sends the next frame of a fault that makes noise.

@@ -18,10 +18,10 @@ pub(super) type Orphans = BTreeMap<(usize, PathId), SimTime>;
 
 impl World {
     /// Checks all reservations of all hosts.
-    pub(super) fn look_around(&mut self) {
+    pub(super) fn compare_host(&mut self) {
         self.check_books();
         self.check_capacities();
-        self.look_for_orphans();
+        self.check_for_orphans();
         if self.now < self.scenario.times.closes {
             self.queue.schedule(self.now + CHECK_INTERVAL, Event::Act(Act::LookAround));
         }
@@ -48,7 +48,7 @@ impl World {
         }
     }
 
-    fn look_for_orphans(&mut self) {
+    fn check_for_orphans(&mut self) {
         let mut seen = Orphans::new();
         for host in (0..self.hosts.len()).filter(|host| self.hosts[*host].is_up) {
             for channel in self.hosts[host].node.channels() {

@@ -124,12 +124,12 @@ impl World {
         for status in channels {
             let Some(&number) = self.paths.get(&status.path) else { continue };
             let Some(grant) = &self.channels[number].grant else { continue };
-            let told: Vec<_> =
+            let reported: Vec<_> =
                 grant.stages.iter().filter(|s| s.node == node).map(|s| (s.kind, s.bound)).collect();
             let held: Vec<_> = status.stages.iter().map(|s| (s.kind, s.bound)).collect();
-            if told != held {
+            if reported != held {
                 let what =
-                    format!("channel {number}: host {host} holds {held:?}, the source was told {told:?}");
+                    format!("channel {number}: host {host} holds {held:?}, the source was told {reported:?}");
                 self.violate(&what);
             }
         }

@@ -16,23 +16,26 @@ impl World {
         status: &NodeStatus,
         channels: &[ChannelStatus],
     ) {
-        for told in channels {
-            let Some(&number) = self.paths.get(&told.path) else { continue };
+        for reported in channels {
+            let Some(&number) = self.paths.get(&reported.path) else { continue };
             let wanted = self.channels[number].plan.contract.guarantee();
             // While a stage is broken, and until it has healed, nothing is guaranteed.
-            let is_degraded = told.guarantee == Guarantee::Degraded && !told.broken.is_empty();
+            let is_degraded = reported.guarantee == Guarantee::Degraded && !reported.broken.is_empty();
             let may_be = self.is_broken()
-                || told.broken.iter().all(|stage| self.was_disturbed(&stage.host, stage.towards.as_deref()));
-            if told.guarantee != wanted && !(is_degraded && may_be) {
+                || reported
+                    .broken
+                    .iter()
+                    .all(|stage| self.was_disturbed(&stage.host, stage.towards.as_deref()));
+            if reported.guarantee != wanted && !(is_degraded && may_be) {
                 self.violate(&format!(
                     "channel {number}: host {host} calls its guarantee {:?}, it is {wanted:?}",
-                    told.guarantee
+                    reported.guarantee
                 ));
             }
         }
         // A soft channel over a broken stage is degraded, and soft by its contract.
-        let is_soft = |told: &&ChannelStatus| match told.guarantee {
-            Guarantee::Degraded => told.contract.guarantee() == Guarantee::Soft,
+        let is_soft = |reported: &&ChannelStatus| match reported.guarantee {
+            Guarantee::Degraded => reported.contract.guarantee() == Guarantee::Soft,
             guarantee => guarantee == Guarantee::Soft,
         };
         let soft = channels.iter().filter(is_soft).count();

@@ -122,10 +122,10 @@ impl World {
         let share = (u128::from(rate.0) * 1_000_000).div_ceil(u128::from(drained.0.max(1)));
         let shaper = &mut self.hosts[host];
         let changes = self.now + shaper.shaper_dice.span(Nanos(0), SHAPER_TAKES_MAX);
-        let tells = changes + shaper.shaper_dice.span(Nanos(0), SHAPER_TAKES_MAX);
+        let reports = changes + shaper.shaper_dice.span(Nanos(0), SHAPER_TAKES_MAX);
         shaper.adapters[usize::from(link.0)].shape(changes, Ppm(share as u32));
         let life = shaper.life;
-        self.queue.schedule(tells, Event::Shaped { host, life, link, rate });
+        self.queue.schedule(reports, Event::Shaped { host, life, link, rate });
     }
 
     fn serve_links(&mut self, host: usize, now: Instant) {

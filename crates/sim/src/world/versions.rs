@@ -28,7 +28,7 @@ impl World {
     }
 
     /// Whether packets of `host` are of another version.
-    fn speaks_foreign(&self, host: usize) -> bool {
+    fn uses_foreign_version(&self, host: usize) -> bool {
         let host = &self.hosts[host];
         match self.options.sabotage.versions {
             Versions::Common => false,
@@ -39,7 +39,7 @@ impl World {
 
     /// Converts a frame of `host` to `peer` to the version of its sender; signalling still authenticates.
     pub(super) fn translate(&self, host: usize, peer: usize, port: Port, bytes: &mut [u8]) {
-        if self.speaks_foreign(host) == self.speaks_foreign(peer) {
+        if self.uses_foreign_version(host) == self.uses_foreign_version(peer) {
             return;
         }
         let versions = self.options.sabotage.versions;
@@ -94,16 +94,16 @@ impl World {
     }
 
     /// Checks that every link reports the versions of its ends.
-    pub(super) fn look_across(&mut self, fault: usize) {
+    pub(super) fn compare_hosts(&mut self, fault: usize) {
         if self.now >= self.scenario.schedule[fault].ends() {
             return;
         }
-        let told = ForeignVersion { theirs: RTCOP_VERSION ^ FOREIGN, ours: RTCOP_VERSION };
+        let reported = ForeignVersion { theirs: RTCOP_VERSION ^ FOREIGN, ours: RTCOP_VERSION };
         for host in 0..self.hosts.len() {
             let status = self.hosts[host].node.status(self.hosts[host].clock.read(self.now));
             for (link, plan) in status.links.iter().zip(&self.scenario.hosts[host].links.clone()) {
                 let differ = self.hosts[host].is_foreign != self.hosts[plan.peer].is_foreign;
-                let expected = (!differ, differ.then_some(told));
+                let expected = (!differ, differ.then_some(reported));
                 if (link.alive, link.foreign) != expected {
                     let what = format!(
                         "host {host} says of its neighbour {}: alive {}, version {:?}; it should be {expected:?}",

@@ -164,7 +164,7 @@ impl Catcher {
     }
 
     /// The violation in the run or set of `seed`.
-    pub fn look(self, seed: u64) -> Option<String> {
+    pub fn catch(self, seed: u64) -> Option<String> {
         match self {
             Self::Drawn => simulate(seed, &Options::default()),
             Self::Tight => simulate(seed, &of_class(Class::Tight)),
@@ -182,8 +182,8 @@ impl Catcher {
             Self::Demand => demand::overdue(seed),
             Self::Soft => statistical::missed(seed),
             Self::Order => linksched_model::differs(seed),
-            Self::Talk(talk) => talk.look(seed),
-            Self::Hop(hop) => hop.look(seed),
+            Self::Talk(talk) => talk.catch(seed),
+            Self::Hop(hop) => hop.catch(seed),
         }
     }
 }
@@ -198,7 +198,7 @@ impl Talk {
         }
     }
 
-    fn look(self, seed: u64) -> Option<String> {
+    fn catch(self, seed: u64) -> Option<String> {
         match self {
             Self::Bounds => properties::error_without_drift(seed),
             Self::OneWay => properties::one_way_silence(seed),
@@ -218,7 +218,7 @@ impl Hop {
         }
     }
 
-    fn look(self, seed: u64) -> Option<String> {
+    fn catch(self, seed: u64) -> Option<String> {
         match self {
             Self::Bucket => hops::bucket_too_small(seed),
             Self::Buffers => hops::buffers_too_few(seed),
@@ -256,14 +256,15 @@ fn untrue(seed: u64) -> Option<String> {
         traffic: Traffic::For(Nanos::from_secs(4)),
         ..Options::default().with_faults(FaultKinds::NONE.with(FaultKind::Breach))
     };
-    let told = match punctual_sim::run(seed, &options) {
+    let reported = match punctual_sim::run(seed, &options) {
         Ok(outcome) => match outcome.violations.into_iter().next() {
             Some(violation) => return Some(violation.what),
-            None => outcome.told,
+            None => outcome.reported,
         },
         Err(error) => return Some(error.to_string()),
     };
-    (told.named < told.breaches).then(|| format!("a broken stage is not named within a second: {told:?}"))
+    (reported.named < reported.breaches)
+        .then(|| format!("a broken stage is not named within a second: {reported:?}"))
 }
 
 /// A host of four in a row crashes at some step of a channel's establishment or end: a lease later no host

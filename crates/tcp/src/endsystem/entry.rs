@@ -45,7 +45,8 @@ pub(super) struct Entry<M: Memory> {
     connection: Connection,
     arrived: VecDeque<M::Frame>,
     replies: VecDeque<Vec<u8>>,
-    rings: Rings<M>,
+    /// `None` once only late segments of the peer can come.
+    rings: Option<Rings<M>>,
     /// A message of the program, and how many of its bytes were taken.
     taken: Option<(<M::Outbox as Outbox>::Message, u32)>,
     /// Messages to the program so far.
@@ -76,7 +77,7 @@ impl<M: Memory> Entry<M> {
             connection,
             arrived: VecDeque::new(),
             replies: VecDeque::new(),
-            rings,
+            rings: Some(rings),
             taken: None,
             number: 0,
             program: Program::default(),
@@ -107,13 +108,12 @@ impl<M: Memory> Entry<M> {
 
     /// Whether the end of the stream is next for the program.
     fn ends_stream(&self) -> bool {
-        let is_early = active(Mutation::EndBeforeLastBytes) && self.connection.state() == State::CloseWait;
-        (self.connection.is_finished() || is_early) && !self.program.saw_end
+        self.connection.is_finished() && !self.program.saw_end
     }
 
     pub fn input(&mut self, units: u32, now: Instant) -> Worked {
         let mut done = 0;
-        self.deliver();
+        let mut has_more = self.deliver();
         while done < units {
             let Some(mut packet) = self.arrived.pop_front() else { break };
             self.segments_in += 1;
@@ -126,9 +126,9 @@ impl<M: Memory> Entry<M> {
             if !reply.is_empty() && self.replies.len() < REPLIES_MAX {
                 self.replies.push_back(reply);
             }
-            self.deliver();
+            has_more = self.deliver();
         }
-        Worked { units: done, more: !self.arrived.is_empty() }
+        Worked { units: done, more: has_more || !self.arrived.is_empty() }
     }
 
     /// Units of the segment of this number.
@@ -136,30 +136,34 @@ impl<M: Memory> Entry<M> {
         u32::from(number.is_multiple_of(2) || !active(Mutation::EverySecondSegmentCounted))
     }
 
-    /// Hands received bytes to the program, as far as its ring has room.
-    fn deliver(&mut self) {
-        if self.program.gone_since.is_some() {
-            // Nobody reads these bytes: the peer must know (RFC 2525 2.17).
+    /// Hands received bytes to the program, as far as its ring has room; whether there may be room for more.
+    fn deliver(&mut self) -> bool {
+        let Some(rings) = self.rings.as_mut().filter(|_| self.program.gone_since.is_none()) else {
+            // The program is gone: no one reads these bytes, and the peer must know (RFC 2525 2.17).
             if self.connection.readable_bytes() > 0 {
                 self.connection.abort();
             }
-            return;
-        }
+            return false;
+        };
         for _ in 0..DELIVERIES_MAX {
-            let bytes = self.connection.readable_bytes().min(self.rings.chunk_bytes as usize);
-            let is_end = (bytes == 0 || active(Mutation::EndBeforeLastBytes)) && self.ends_stream();
+            let bytes = self.connection.readable_bytes().min(rings.chunk_bytes as usize);
+            let is_early =
+                active(Mutation::EndBeforeLastBytes) && self.connection.state() == State::CloseWait;
+            let is_end = (bytes == 0 && self.connection.is_finished() || is_early) && !self.program.saw_end;
             let bytes = if is_end { 0 } else { bytes };
             if bytes == 0 && !is_end {
-                return;
+                return false;
             }
-            let Some(mut slot) = self.rings.inbox.reserve() else { return };
+            // A ring without room notifies the processor when it has some.
+            let Some(mut slot) = rings.inbox.reserve() else { return false };
             let read = self.connection.recv(&mut self.scratch[..bytes]);
             slot.copy_from(0, &self.scratch[..read]);
             self.program.saw_end |= is_end;
             let info = MessageInfo { number: self.number, len: read as u32, ..MessageInfo::default() };
             self.number += 1;
-            self.rings.inbox.publish(slot, info);
+            rings.inbox.publish(slot, info);
         }
+        true
     }
 
     pub fn output(
@@ -194,7 +198,8 @@ impl<M: Memory> Entry<M> {
         let mut left = TAKEN_BYTES_MAX;
         while left > 0 && self.connection.writable_bytes() > 0 {
             if self.taken.is_none() {
-                self.taken = self.rings.outbox.take(now).map(|(message, _)| (message, 0));
+                let next = self.rings.as_mut().and_then(|rings| rings.outbox.take(now));
+                self.taken = next.map(|(message, _)| (message, 0));
             }
             let Some((message, offset)) = &mut self.taken else { break };
             let rest = (message.len() - *offset) as usize;
@@ -217,7 +222,7 @@ impl<M: Memory> Entry<M> {
 
     /// Whether the program has written bytes that were not taken.
     fn has_bytes(&self) -> bool {
-        self.taken.is_some() || self.rings.outbox.is_ready()
+        self.taken.is_some() || self.rings.as_ref().is_some_and(|rings| rings.outbox.is_ready())
     }
 
     pub fn due(&mut self, now: Instant) -> Option<Instant> {
@@ -270,8 +275,19 @@ impl<M: Memory> Entry<M> {
         (self.connection.is_over(now) || is_early) && self.replies.is_empty()
     }
 
-    pub fn into_rings(self) -> Rings<M> {
-        self.rings
+    /// Whether only late segments of the peer can come: in TIME-WAIT, or in FIN-WAIT-2 without a program.
+    pub fn only_waits(&self) -> bool {
+        let is_gone = self.program.gone_since.is_some();
+        let is_last = match self.connection.state() {
+            State::TimeWait => is_gone || self.program.saw_end,
+            State::FinWait2 => is_gone,
+            _ => false,
+        };
+        is_last && self.replies.is_empty() && self.arrived.is_empty() && !self.has_bytes()
+    }
+
+    pub const fn detach(&mut self) -> Option<Rings<M>> {
+        self.rings.take()
     }
 
     pub fn status(&self) -> Status {

@@ -93,21 +93,35 @@ impl<M: Memory> Endsystem<M> {
         }
     }
 
-    /// Begins a connection, whose SYN leaves with the first call of its output handler. `None`: no index is free, the flow is
-    /// another connection's, or it is invalid for one.
-    pub fn connect(&mut self, flow: Flow, config: &Config, rings: Rings<M>, now: Instant) -> Option<u32> {
-        let index = self.free_index().filter(|_| !self.flows.contains_key(&flow))?;
-        let connection = Connection::connect(flow, config, &self.secrets, now)?;
-        Some(self.insert(index, Entry::new(connection, rings)))
+    /// Begins a connection, whose SYN leaves with the first call of its output handler.
+    ///
+    /// # Errors
+    /// Gives the rings back if no index is free, or the flow is another connection's or invalid for one.
+    pub fn connect(
+        &mut self,
+        flow: Flow,
+        config: &Config,
+        rings: Rings<M>,
+        now: Instant,
+    ) -> Result<u32, Rings<M>> {
+        let index = self.free_index().filter(|_| !self.flows.contains_key(&flow));
+        let begun = index.and_then(|at| Some((at, Connection::connect(flow, config, &self.secrets, now)?)));
+        match begun {
+            Some((index, connection)) => Ok(self.insert(index, Entry::new(connection, rings))),
+            None => Err(rings),
+        }
     }
 
-    /// Adopts a connection that a listener has opened. `None`: no index is free.
-    pub fn adopt(&mut self, accepted: Accepted<M>, rings: Rings<M>) -> Option<u32> {
-        let index = self.free_index()?;
+    /// Adopts a connection that a listener has opened.
+    ///
+    /// # Errors
+    /// Gives the rings back if no index is free.
+    pub fn adopt(&mut self, accepted: Accepted<M>, rings: Rings<M>) -> Result<u32, Rings<M>> {
+        let Some(index) = self.free_index() else { return Err(rings) };
         let Accepted { connection, arrived } = accepted;
         let mut entry = Entry::new(*connection, rings);
         arrived.into_iter().for_each(|packet| entry.arrived(packet));
-        Some(self.insert(index, entry))
+        Ok(self.insert(index, entry))
     }
 
     fn free_index(&self) -> Option<u32> {
@@ -261,11 +275,22 @@ impl<M: Memory> Endsystem<M> {
         self.entry(index).is_none_or(|entry| entry.is_over(now))
     }
 
-    /// Forgets a connection at once, and gives its rings back.
+    /// Whether only late segments of the peer can come, and none waits: the connection is in TIME-WAIT, or in FIN-WAIT-2
+    /// without a program. It needs no rings any more ([`Endsystem::detach`]), and little time.
+    pub fn only_waits(&self, index: u32) -> bool {
+        self.connections.get(index as usize).and_then(Option::as_deref).is_some_and(Entry::only_waits)
+    }
+
+    /// Gives the rings of a connection back, which goes on without a program. `None` if it has none.
+    pub fn detach(&mut self, index: u32) -> Option<Rings<M>> {
+        self.entry(index)?.detach()
+    }
+
+    /// Forgets a connection at once, and gives its rings back if it still has them.
     pub fn remove(&mut self, index: u32) -> Option<Rings<M>> {
-        let entry = self.connections.get_mut(index as usize)?.take()?;
+        let mut entry = self.connections.get_mut(index as usize)?.take()?;
         self.flows.remove(&entry.flow());
-        Some(entry.into_rings())
+        entry.detach()
     }
 
     /// What is known of a connection.

@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use punctual_host::DaemonTcp;
+use punctual_host::config::TcpRights;
 use punctual_host::service::{ClientId, Effect, Host, HostGone, Service};
 use punctual_ipc::api::EngineStatus;
 use punctual_ipc::api::{Answer, Call, FromDaemon, Quotas, Request, VERSION};
@@ -72,6 +74,7 @@ struct Engine {
     now: Clock,
     watched: Watched,
     bell: Alarm,
+    rights: TcpRights,
 }
 
 impl Host for Engine {
@@ -119,6 +122,18 @@ impl Host for Engine {
 
     fn unwatch(&self, channel: ChannelId) {
         self.watched.borrow_mut().remove(&channel);
+    }
+
+    fn serve_tcp(&self, _: &Alarm) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn tcp(&self) -> Option<&DaemonTcp> {
+        None
+    }
+
+    fn tcp_rights(&self) -> &TcpRights {
+        &self.rights
     }
 
     fn try_next_event(&self) -> Result<Option<Event>, HostGone> {
@@ -204,6 +219,7 @@ impl Bench {
                 now: Rc::clone(&now),
                 watched: Rc::default(),
                 bell: ALARM.with(Clone::clone),
+                rights: TcpRights::default(),
             };
             watched.push(Rc::clone(&engine.watched));
             Service::new(engine, QUOTAS).expect("an engine that runs")
@@ -226,7 +242,7 @@ impl Bench {
     }
 
     /// A packet of a client, as its server handles it.
-    pub fn say(&mut self, client: usize, bytes: &[u8]) {
+    pub fn send_bytes(&mut self, client: usize, bytes: &[u8]) {
         let Some(id) = self.clients[client].id else { return };
         let service = &mut self.services[client % HOSTS];
         match serde_json::from_slice::<Call>(bytes) {
@@ -311,9 +327,9 @@ impl Bench {
                     journal.push(packet.bytes.clone());
                 }
                 let client = self.clients.iter().position(|client| client.id == Some(id));
-                let said = packet.parse().expect("what a daemon says is of the API");
+                let answer = packet.parse().expect("what a daemon says is of the API");
                 let Some(client) = client.filter(|client| client % HOSTS == host) else { return };
-                self.take_ring(client, said, packet.descriptors);
+                self.take_ring(client, answer, packet.descriptors);
             }
             Effect::Cut(id) => {
                 let found = (0..CLIENTS)
@@ -323,8 +339,8 @@ impl Bench {
         }
     }
 
-    fn take_ring(&mut self, client: usize, said: FromDaemon, descriptors: Vec<OwnedFd>) {
-        let (channel, shape): (ChannelId, RingShape) = match said {
+    fn take_ring(&mut self, client: usize, answer: FromDaemon, descriptors: Vec<OwnedFd>) {
+        let (channel, shape): (ChannelId, RingShape) = match answer {
             FromDaemon::Answer {
                 result: Ok(Answer::Opened { channel, ring, .. } | Answer::Ring { channel, ring }),
                 ..

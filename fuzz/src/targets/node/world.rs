@@ -121,7 +121,7 @@ impl World {
             Operation::Stray { node: at, what, channel } => self.stray(node(at), what, channel),
         }
         self.net.settle();
-        self.look();
+        self.check();
     }
 
     /// Time passes in pieces, so that applications answer soon.
@@ -131,7 +131,7 @@ impl World {
             let left = until.since(self.net.now);
             let piece = if self.is_idle() { left } else { left.min(Nanos::from_millis(5)) };
             self.net.run_for(piece);
-            self.look();
+            self.check();
         }
     }
 
@@ -319,12 +319,12 @@ impl World {
     }
 
     /// Applications handle their hosts' events, and the checker gets what was delivered.
-    fn look(&mut self) {
+    fn check(&mut self) {
         for node in 0..HOSTS {
             loop {
                 let event = self.net.node_mut(node).poll_event();
                 let Some(event) = event else { break };
-                self.hear(node, event);
+                self.note_event(node, event);
             }
         }
         let delivered = self.delivered.take();
@@ -337,7 +337,7 @@ impl World {
         }
     }
 
-    fn hear(&mut self, node: usize, event: Event) {
+    fn note_event(&mut self, node: usize, event: Event) {
         match event {
             Event::Opened { channel, grant } => self.opened(node, channel, &grant),
             Event::Incoming(incoming) => self.incoming(node, &incoming),
@@ -428,7 +428,7 @@ impl World {
         (0..HOSTS).for_each(|node| self.net.node_mut(node).shutdown(self.net.now));
         for _ in 0..8 {
             self.net.run_for(Nanos::from_secs(10));
-            self.look();
+            self.check();
         }
         for node in 0..HOSTS {
             let node = self.net.node(node);

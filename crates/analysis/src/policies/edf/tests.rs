@@ -92,7 +92,7 @@ fn caches_change_no_decision() {
 
 /// The horizon of a decision about long periods must not become the horizon of the steps of a short period.
 #[test]
-fn the_steps_that_are_kept_are_bounded_whoever_comes_after_whom() {
+fn the_stored_steps_are_bounded_in_every_order_of_arrival() {
     let model = StageModel {
         blocking: crate::Blocking::Pipeline(Nanos::ZERO),
         interference: crate::Interference::default(),
@@ -188,7 +188,7 @@ fn the_steps_of_very_many_different_channels_are_bounded() {
 
 /// A channel with zero cost is never late, however long others block; one with a cost is.
 #[test]
-fn by_qpa_who_takes_nothing_is_not_late() {
+fn qpa_finds_no_lateness_for_a_demand_of_zero() {
     let feasible = |cost| is_feasible(&[(demand(cost, 1_000, 0), Nanos(100))], &model(150), Nanos(100_000));
     assert_eq!([feasible(0), feasible(1)], [Some(true), Some(false)]);
 }

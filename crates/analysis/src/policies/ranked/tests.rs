@@ -112,7 +112,7 @@ fn held(policy: &Ranked) -> Vec<(Demand, Nanos)> {
 }
 
 #[test]
-fn fixed_priority_offers_the_first_level_that_everybody_bears() {
+fn fixed_priority_offers_the_first_level_that_all_channels_tolerate() {
     let (mut admitted, mut refused, mut not_on_top) = (0, 0, 0);
     for seed in 0..150 {
         let mut rng = SmallRng::seed_from_u64(seed);
@@ -151,7 +151,7 @@ fn fixed_priority_offers_the_first_level_that_everybody_bears() {
 }
 
 #[test]
-fn fixed_priority_holds_exactly_what_everybody_bears() {
+fn fixed_priority_admits_exactly_what_all_channels_tolerate() {
     let (mut yes, mut no) = (0, 0);
     for seed in 0..200 {
         let mut rng = SmallRng::seed_from_u64(seed);
@@ -275,7 +275,7 @@ fn levels_are_half_octaves_and_cover_everything() {
 }
 
 #[test]
-fn ranks_can_be_asked_for() {
+fn ranks_can_be_requested() {
     let mut rng = SmallRng::seed_from_u64(1);
     let mut policy = Ranked::d_order(StageModel { utilisation_limit: Ppm::ONE, ..random_model(&mut rng) });
     let demand = |cost| Demand {

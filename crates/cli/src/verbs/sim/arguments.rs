@@ -44,7 +44,7 @@ const EXAMPLE: &str = "Examples:
 
 Exit code 0: nothing was violated. 1: something was violated, or a campaign was stopped before its end.";
 
-/// Simulate networks of real nodes, with faults, and check that no promise is broken and nothing is left behind.
+/// Simulate networks of real nodes, with faults, and check that every promise holds and that all resources are freed.
 #[derive(Args)]
 #[command(after_help = EXAMPLE, group = ArgGroup::new("which").required(true).multiple(true))]
 pub struct Sim {

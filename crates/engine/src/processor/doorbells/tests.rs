@@ -3,7 +3,7 @@ use punctual_os::wait::Doorbell;
 use super::*;
 
 /// Number of descriptors that the kernel reports without waiting.
-fn told(waiter: &mut Waiter) -> usize {
+fn reported(waiter: &mut Waiter) -> usize {
     waiter.wait(Some(Nanos::ZERO)).expect("a look")
 }
 
@@ -16,7 +16,7 @@ fn copy(bell: &Doorbell) -> Arc<OwnedFd> {
 }
 
 #[test]
-fn a_ring_of_a_forgotten_channel_is_nobodys() {
+fn a_ring_of_a_removed_channel_belongs_to_no_user() {
     let (bell, mut doorbells, waiter) = setup();
     for channel in [1, 2].map(ChannelId) {
         doorbells.watch(channel, copy(&bell), Allowance::of(None, None), &waiter).expect("watched");
@@ -28,7 +28,7 @@ fn a_ring_of_a_forgotten_channel_is_nobodys() {
 }
 
 #[test]
-fn rings_within_the_contract_are_heard_at_once() {
+fn rings_within_the_contract_are_served_at_once() {
     let (bell, mut doorbells, waiter) = setup();
     let (channel, interval) = (ChannelId(3), Nanos::from_micros(20));
     let allowance = Allowance { own: Some(Pace { burst: 2, interval }), payer: None };
@@ -47,31 +47,31 @@ fn rings_within_the_contract_are_heard_at_once() {
 }
 
 #[test]
-fn a_storm_of_rings_is_muted_and_its_last_ring_is_heard() {
+fn a_storm_of_rings_is_muted_and_its_last_ring_is_served() {
     let (bell, mut doorbells, mut waiter) = setup();
     let channel = ChannelId(7);
     doorbells.watch(channel, copy(&bell), Allowance::of(None, None), &waiter).expect("watched");
     let mut at = Instant(1);
     bell.ring();
-    assert_eq!(told(&mut waiter), 1);
+    assert_eq!(reported(&mut waiter), 1);
     doorbells.rung(channel, at, &waiter);
     assert_eq!(doorbells.next_rung(), Some(channel));
     at = at + Nanos(1_000);
     bell.ring();
-    assert_eq!(told(&mut waiter), 1);
+    assert_eq!(reported(&mut waiter), 1);
     doorbells.rung(channel, at, &waiter);
     assert_eq!(doorbells.next_rung(), None, "too soon");
     for _ in 0..100 {
         bell.ring();
-        assert_eq!(told(&mut waiter), 0, "muted");
+        assert_eq!(reported(&mut waiter), 0, "muted");
     }
     let due = doorbells.next_unmute().expect("it will be heard");
     assert_eq!(due, at + SPACING);
     doorbells.unmute(due, &waiter);
-    assert_eq!((told(&mut waiter), doorbells.next_unmute()), (1, None));
+    assert_eq!((reported(&mut waiter), doorbells.next_unmute()), (1, None));
     doorbells.rung(channel, due, &waiter);
     assert_eq!(doorbells.next_rung(), Some(channel));
-    assert_eq!(told(&mut waiter), 0, "and nothing more");
+    assert_eq!(reported(&mut waiter), 0, "and nothing more");
 }
 
 const ANN: UserId = UserId(4_000_001);
@@ -83,13 +83,13 @@ struct Scene {
     bells: Vec<(ChannelId, Doorbell)>,
     doorbells: Doorbells,
     waiter: Waiter,
-    heard: HashMap<ChannelId, (usize, Instant)>,
+    served: HashMap<ChannelId, (usize, Instant)>,
 }
 
 impl Scene {
     fn new() -> Self {
         let (_, doorbells, waiter) = setup();
-        Self { bells: Vec::new(), doorbells, waiter, heard: HashMap::new() }
+        Self { bells: Vec::new(), doorbells, waiter, served: HashMap::new() }
     }
 
     fn add(&mut self, allowance: Allowance) -> ChannelId {
@@ -111,7 +111,7 @@ impl Scene {
     fn turn(&mut self, at: Instant) -> Vec<ChannelId> {
         self.doorbells.unmute(at, &self.waiter);
         loop {
-            let ready = told(&mut self.waiter);
+            let ready = reported(&mut self.waiter);
             for token in (0..ready).filter_map(|n| self.waiter.token(n)).collect::<Vec<_>>() {
                 self.doorbells.rung(ChannelId(token & !CHANNELS), at, &self.waiter);
             }
@@ -119,22 +119,22 @@ impl Scene {
                 break;
             }
         }
-        let heard: Vec<ChannelId> = std::iter::from_fn(|| self.doorbells.next_rung()).collect();
-        for channel in &heard {
-            let (count, last) = self.heard.entry(*channel).or_default();
+        let served: Vec<ChannelId> = std::iter::from_fn(|| self.doorbells.next_rung()).collect();
+        for channel in &served {
+            let (count, last) = self.served.entry(*channel).or_default();
             (*count, *last) = (*count + 1, at);
         }
-        heard
+        served
     }
 
-    fn heard(&self, channels: &[ChannelId]) -> usize {
-        channels.iter().filter_map(|channel| self.heard.get(channel)).map(|(count, _)| count).sum()
+    fn served(&self, channels: &[ChannelId]) -> usize {
+        channels.iter().filter_map(|channel| self.served.get(channel)).map(|(count, _)| count).sum()
     }
 }
 
 /// Found with 250 flows of one user: each had an allowance of its own, and they took most of a CPU.
 #[test]
-fn flows_of_one_user_share_one_allowance_and_none_is_forgotten() {
+fn flows_of_one_user_share_one_allowance_and_all_are_served() {
     let mut scene = Scene::new();
     let flows = scene.flows(ANN, 250);
     let (mut at, step) = (Instant(1), Nanos::from_micros(20));
@@ -144,17 +144,17 @@ fn flows_of_one_user_share_one_allowance_and_none_is_forgotten() {
         scene.turn(at);
         at = at + step;
     }
-    let heard = scene.heard(&flows);
-    assert!((790..=800 + AT_ONCE as usize).contains(&heard), "{heard} in 200 ms");
+    let served = scene.served(&flows);
+    assert!((790..=800 + AT_ONCE as usize).contains(&served), "{served} in 200 ms");
     let round = ALL_SPACING * 251 + TOGETHER;
-    assert!(scene.heard.len() == 250 && scene.heard.values().all(|(_, last)| at.since(*last) <= round));
+    assert!(scene.served.len() == 250 && scene.served.values().all(|(_, last)| at.since(*last) <= round));
     // Each has a last ring, which is handled in its turn.
     let quiet = at;
     while at < quiet + round {
         scene.turn(at);
         at = at + step;
     }
-    assert!(scene.heard.values().all(|(_, last)| *last + step >= quiet));
+    assert!(scene.served.values().all(|(_, last)| *last + step >= quiet));
     assert_eq!((scene.doorbells.next_unmute(), scene.turn(at)), (None, Vec::new()));
 }
 
@@ -173,8 +173,8 @@ fn a_user_has_its_share_whatever_the_flows_of_others_do() {
         assert_eq!(scene.turn(at).contains(&flow[0]), rings, "at once");
         at = at + Nanos::from_micros(20);
     }
-    let heard = scene.heard(&flood);
-    assert!((190..=200 + AT_ONCE as usize).contains(&heard), "{heard} in 100 ms: half of what all may");
+    let served = scene.served(&flood);
+    assert!((190..=200 + AT_ONCE as usize).contains(&served), "{served} in 100 ms: half of what all may");
     scene.doorbells.unwatch(flow[0], &scene.waiter);
     assert_eq!(scene.doorbells.share().interval, ALL_SPACING, "who has none has no share");
 }
@@ -186,7 +186,7 @@ fn contract() -> Contract {
 }
 
 #[test]
-fn what_a_contract_allows_is_heard_at_once_beside_a_flood_of_the_same_user() {
+fn rings_within_a_contract_are_served_at_once_beside_a_flood_of_the_same_user() {
     let mut scene = Scene::new();
     let flood = scene.flows(ANN, 100);
     let channel = scene.add(Allowance::of(Some(&contract()), Some(ANN)));
@@ -217,6 +217,6 @@ fn beyond_its_contract_a_channel_has_its_users_share() {
     }
     // Bursts and one more, 20 each in 200 ms (I' is shorter by 1/128), and the share.
     let (contracts, share) = (50 * (3 + 21), 800 + AT_ONCE as usize);
-    let heard = scene.heard(&channels);
-    assert!((790..=contracts + share).contains(&heard), "{heard}");
+    let served = scene.served(&channels);
+    assert!((790..=contracts + share).contains(&served), "{served}");
 }

@@ -32,13 +32,13 @@ impl PollMode {
         packets: usize,
         at: Instant,
         mute: impl FnOnce() -> bool,
-        hear: impl FnOnce() -> bool,
+        watch_interrupts: impl FnOnce() -> bool,
     ) {
         let is_crowd = packets >= BURST_PACKETS;
         let rests = match self.0 {
             None => is_crowd && mute(),
             Some(_) if is_crowd => true,
-            Some(until) if until <= at => !hear(),
+            Some(until) if until <= at => !watch_interrupts(),
             Some(_) => return,
         };
         self.0 = rests.then_some(at + POLL_INTERVAL);
@@ -53,7 +53,7 @@ impl DrivenLink {
     /// A check at `at` brought `packets` in.
     pub fn polled(&mut self, packets: usize, at: Instant, waiter: &Waiter) {
         let mut rest = self.poll_mode;
-        rest.polled(packets, at, || self.mute(waiter), || self.hear(waiter));
+        rest.polled(packets, at, || self.mute(waiter), || self.watch_interrupts(waiter));
         self.poll_mode = rest;
     }
 
@@ -66,7 +66,7 @@ impl DrivenLink {
     }
 
     /// Lets best effort wake us from now on; whether it does.
-    fn hear(&self, waiter: &Waiter) -> bool {
+    fn watch_interrupts(&self, waiter: &Waiter) -> bool {
         // A driver that was replaced meanwhile has no such descriptor, or one that is watched already.
         let Some(descriptor) = self.best_effort_descriptor() else { return true };
         match waiter.watch(descriptor, self.token()) {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_look_before_the_end_changes_nothing() {
+    fn an_early_small_poll_changes_nothing() {
         for packets in [0, BURST_PACKETS - 1] {
             let mut rest = resting();
             rest.polled(packets, Instant(END.0 - 1), never, never);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_end_it_hears_again() {
+    fn after_the_end_interrupts_work_again() {
         for packets in [0, BURST_PACKETS - 1] {
             let mut rest = resting();
             rest.polled(packets, END, never, || true);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_cannot_hear_the_clock_goes_on_telling() {
+    fn without_interrupts_the_clock_continues_to_poll() {
         let mut rest = resting();
         rest.polled(0, END, never, || false);
         assert_eq!(rest, PollMode(Some(END + POLL_INTERVAL)));

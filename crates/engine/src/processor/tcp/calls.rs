@@ -8,7 +8,7 @@ use punctual_proto::node::Node;
 use punctual_proto::{Instant, Nanos};
 use punctual_tcp::State;
 
-use super::{Processor, Role, Tcp};
+use super::{Owned, Place, Processor, Role, Tcp};
 use crate::memory::HostMemory;
 
 /// How long a SYN waits for the next hop's hardware address, and how often that is looked at. Without it the SYN would be
@@ -21,7 +21,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Tcp<O, I> {
         let handler = match ip.to {
             IpTarget::Flow(index) => {
                 let is_known = self.endsystem.arrived(index, frame);
-                is_known.then(|| self.places.get(&index)).flatten().map(|place| place.input)
+                is_known.then(|| self.wake(index)).flatten()
             }
             IpTarget::Listener(index) => {
                 let is_known = self.endsystem.arrived_at_listener(index, frame, ip.sender.to_number());
@@ -29,7 +29,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Tcp<O, I> {
             }
             IpTarget::Error => {
                 let index = self.endsystem.error(frame.as_ref(), at);
-                index.and_then(|index| self.places.get(&index)).map(|place| place.input)
+                index.and_then(|index| self.wake(index))
             }
         };
         if let Some(handler) = handler {
@@ -44,6 +44,10 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let Some(tcp) = &mut self.programs.tcp else { return Some(work) };
         let role = self.node.upcall(&work).and_then(|id| tcp.roles.get(&id).copied());
         let Some(role) = role else { return Some(work) };
+        if let Role::TimeWait(link) = role {
+            self.call_time_wait(link, &work);
+            return None;
+        }
         let begun = now();
         let worked = match role {
             Role::Input(index) => tcp.endsystem.input(index, work.packets, begun),
@@ -51,8 +55,10 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 Some(place) if place.waits_for_hop(tcp.endsystem.status(index).map(|it| it.state), begun) => {
                     Default::default()
                 }
-                Some(place) => tcp.endsystem.output(index, work.packets, begun, &mut *place.owned.segments),
-                None => Default::default(),
+                Some(Place { owned: Owned { segments: Some(segments), .. }, .. }) => {
+                    tcp.endsystem.output(index, work.packets, begun, &mut **segments)
+                }
+                _ => Default::default(),
             },
             Role::Listener(index) => match tcp.listeners.get_mut(&index) {
                 Some(listening) => {
@@ -60,6 +66,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 }
                 None => Default::default(),
             },
+            Role::TimeWait(_) => Default::default(),
         };
         let ended = now();
         let done = UpcallDone { units: worked.units, more: worked.more, took: ended.since(begun) };
@@ -67,6 +74,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         match role {
             Role::Input(index) | Role::Output(index) => self.settle_tcp(index, ended),
             Role::Listener(index) => self.settle_listener(index, ended),
+            Role::TimeWait(_) => {}
         }
         if let (Role::Output(index), 0) = (role, worked.units) {
             self.retry_hop(index, ended);
@@ -85,7 +93,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     }
 }
 
-impl<O: Outbox, I: Inbox> super::Place<O, I> {
+impl<O: Outbox, I: Inbox> Place<O, I> {
     pub(super) fn waits_for_hop(&self, state: Option<State>, at: Instant) -> bool {
         let is_new = state == Some(State::SynSent) && at.since(self.since) < HOP_WAIT.0;
         is_new && self.hop.destination().is_none()

@@ -7,7 +7,7 @@ use punctual_proto::memory::{Inbox, Outbox};
 
 use super::{Listening, Owned, Processor, Role};
 use crate::command::Answer;
-use crate::tcp::{Accepted, Bury, TcpListen, TcpParts, TcpRefusal};
+use crate::tcp::{Accepted, Bury, Refused, TcpId, TcpListen, TcpParts, TcpRefusal};
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub fn listen_tcp(&mut self, wanted: TcpListen<O>, answer: Answer<Result<u32, TcpRefusal>>, at: Instant) {
@@ -25,7 +25,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 
     fn begin_listening(&mut self, wanted: TcpListen<O>, at: Instant) -> Result<(u32, Listening), TcpRefusal> {
         let TcpListen { local, link, config, backlog, terms, sending, inlet, .. } = wanted;
-        let tcp = self.programs.tcp.as_mut().ok_or(TcpRefusal::NoTcp)?;
+        let tcp = self.tcp(link)?;
         let listeners_max = tcp.limits.listeners_max;
         let index = tcp.endsystem.listen(&config, backlog as usize);
         let index = index.ok_or(TcpRefusal::Exhausted(listeners_max))?;
@@ -85,8 +85,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub(super) fn settle_listener(&mut self, index: u32, at: Instant) {
         let Some(tcp) = &mut self.programs.tcp else { return };
         while let Some(woken) = tcp.endsystem.poll_woken() {
-            if let Some(place) = tcp.places.get(&woken) {
-                self.node.make_ready(place.input, at);
+            if let Some(handler) = tcp.wake(woken) {
+                self.node.make_ready(handler, at);
             }
         }
         let Some(listening) = tcp.listeners.get_mut(&index) else { return };
@@ -103,28 +103,32 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         parts: Box<TcpParts<O, I>>,
         bury: Bury<O, I>,
         at: Instant,
-    ) -> Result<Accepted<O, I>, TcpRefusal> {
-        let tcp = self.programs.tcp.as_mut().ok_or(TcpRefusal::NoTcp)?;
+    ) -> Result<Accepted<O, I>, Refused> {
+        let Some(tcp) = self.programs.tcp.as_mut() else { return Ok(Accepted::None(parts)) };
         let link = tcp.listeners.get(&listener).map(|listening| listening.link);
         let Some((link, opened)) = link.zip(tcp.endsystem.accept(listener)) else {
             return Ok(Accepted::None(parts));
         };
         let flow = opened.flow();
         let TcpParts { terms, rings, segments_out, segments_in, notify } = *parts;
-        let owned = Owned { segments: segments_in, bury, notify };
-        let connections_max = tcp.limits.connections_max;
-        let index = tcp.endsystem.adopt(opened, rings).ok_or(TcpRefusal::Exhausted(connections_max))?;
-        let placed = self
-            .next_hop(link, flow.remote.ip())
-            .and_then(|hop| self.place_tcp(index, (flow, link, hop), terms, (segments_out, owned), at));
-        match placed {
-            Ok(place) => self.insert_place(index, place),
-            Err(refusal) => {
-                self.forget_connection(index);
-                return Err(refusal);
+        let owned = Owned { segments: Some(segments_in), bury, notify };
+        let index = match tcp.endsystem.adopt(opened, rings) {
+            Ok(index) => index,
+            Err(rings) => {
+                return Err((TcpRefusal::Exhausted(tcp.limits.connections_max), owned.remains(Some(rings))));
             }
-        }
+        };
+        let hop = match self.next_hop(link, flow.remote.ip()) {
+            Ok(hop) => hop,
+            Err(refusal) => {
+                let rings = self.programs.tcp.as_mut().and_then(|tcp| tcp.endsystem.remove(index));
+                return Err((refusal, owned.remains(rings)));
+            }
+        };
+        let place = self.place_tcp(index, (flow, link, hop), terms, (segments_out, owned), at)?;
+        let id = TcpId { index, count: place.count };
+        self.insert_place(index, place);
         self.hear_of_handlers();
-        Ok(Accepted::One(index, flow))
+        Ok(Accepted::One(id, flow))
     }
 }

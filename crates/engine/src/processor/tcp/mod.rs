@@ -6,26 +6,28 @@
 //! of it.
 
 mod calls;
+mod life;
 mod listen;
+mod time_wait;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use punctual_link::{FlowFilter, FlowKey, ListenerFilter, NextHop};
-use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal};
-use punctual_proto::ids::LinkId;
+use punctual_proto::Instant;
+use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal, RtuTerms};
+use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
-use punctual_proto::{Instant, Nanos};
-use punctual_tcp::endsystem::{Endsystem, Segments};
-use punctual_tcp::{Ended, Flow, Secrets, State};
+use punctual_tcp::endsystem::{Endsystem, Rings, Segments};
+use punctual_tcp::{Flow, Secrets};
 
+use self::time_wait::{Late, TimeWait};
 use super::Processor;
 use crate::command::Answer;
 use crate::memory::HostMemory;
-use crate::tcp::{Bury, Remains, TcpConnect, TcpEvent, TcpLimits, TcpParts, TcpRefusal, TcpStatus, TcpTerms};
-
-/// How soon to check again whether the last segment of a connection has left.
-const LAST_SEGMENT_CHECK: Nanos = Nanos::from_micros(500);
+use crate::tcp::{
+    Bury, Refused, Remains, TcpConnect, TcpEvent, TcpId, TcpLimits, TcpParts, TcpRefusal, TcpStatus, TcpTerms,
+};
 
 /// All of one processor.
 pub(super) struct Tcp<O: Outbox, I: Inbox> {
@@ -34,6 +36,12 @@ pub(super) struct Tcp<O: Outbox, I: Inbox> {
     roles: BTreeMap<RtuId, Role>,
     places: BTreeMap<u32, Place<O, I>>,
     listeners: BTreeMap<u32, Listening>,
+    /// What answers late segments, by link.
+    time_waits: BTreeMap<LinkId, TimeWait>,
+    /// Connections of programs in other processes, by the handles of their doorbells.
+    doorbells: BTreeMap<ChannelId, TcpId>,
+    /// Connections so far.
+    count: u64,
 }
 
 /// What a handler does.
@@ -42,6 +50,7 @@ enum Role {
     Input(u32),
     Output(u32),
     Listener(u32),
+    TimeWait(LinkId),
 }
 
 /// What belongs to a connection outside of it.
@@ -54,13 +63,16 @@ struct Place<O: Outbox, I: Inbox> {
     output: RtuId,
     owned: Owned<O, I>,
     phase: Phase,
+    /// Connections before this one.
+    count: u64,
     /// When it began.
     since: Instant,
 }
 
 /// What its owner has given, and gets back.
 struct Owned<O: Outbox, I: Inbox> {
-    segments: Box<dyn Segments + Send>,
+    /// `None` in TIME-WAIT.
+    segments: Option<Box<dyn Segments + Send>>,
     bury: Bury<O, I>,
     notify: Box<dyn FnMut(TcpEvent) + Send>,
 }
@@ -79,13 +91,23 @@ struct Listening {
 /// How far a connection is.
 enum Phase {
     /// Admission decides about its handlers; so many are granted.
-    Asked(u8, Option<Answer<Result<u32, TcpRefusal>>>),
+    Asked(u8, Option<Answer<Result<TcpId, Refused>>>),
     /// The handshake is under way.
     Opening,
     /// It is open.
     Open,
     /// It ended; its program was notified.
     Ended,
+    /// Only late segments of the peer can come. Its handlers and its rings were given back.
+    TimeWait(Late),
+}
+
+impl<O: Outbox, I: Inbox> Owned<O, I> {
+    /// What its owner drops.
+    fn remains(mut self, rings: Option<Rings<HostMemory<O, I>>>) -> Remains {
+        let rings = rings.map(self.bury);
+        Remains(Box::new((rings, self.segments.take(), self.notify)))
+    }
 }
 
 impl<O: Outbox, I: Inbox> Tcp<O, I> {
@@ -97,13 +119,31 @@ impl<O: Outbox, I: Inbox> Tcp<O, I> {
             roles: BTreeMap::new(),
             places: BTreeMap::new(),
             listeners: BTreeMap::new(),
+            time_waits: BTreeMap::new(),
+            doorbells: BTreeMap::new(),
+            count: 0,
         }
+    }
+
+    /// From now on a ring of this handle's doorbell is one of the connection's program. Returns the terms of its input
+    /// handler; `None`: it is over.
+    pub fn add_doorbell(&mut self, channel: ChannelId, connection: TcpId) -> Option<RtuTerms> {
+        let place = self.places.get(&connection.index).filter(|place| place.count == connection.count)?;
+        self.doorbells.insert(channel, connection);
+        Some(place.terms.input)
+    }
+
+    pub fn remove_doorbell(&mut self, channel: ChannelId) {
+        self.doorbells.remove(&channel);
     }
 }
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
-    fn tcp(&mut self) -> Result<&mut Tcp<O, I>, TcpRefusal> {
-        self.programs.tcp.as_mut().ok_or(TcpRefusal::NoTcp)
+    /// TCP of a link that has a handler for late segments.
+    fn tcp(&mut self, link: LinkId) -> Result<&mut Tcp<O, I>, TcpRefusal> {
+        let tcp = self.programs.tcp.as_mut().ok_or(TcpRefusal::NoTcp)?;
+        let is_served = tcp.time_waits.get(&link).is_some_and(TimeWait::is_granted);
+        if is_served { Ok(tcp) } else { Err(TcpRefusal::NoTcp) }
     }
 
     pub fn next_hop(&mut self, link: LinkId, remote: IpAddr) -> Result<NextHop, TcpRefusal> {
@@ -115,32 +155,31 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         &mut self,
         wanted: TcpConnect<O, I>,
         bury: Bury<O, I>,
-        answer: Answer<Result<u32, TcpRefusal>>,
+        answer: Answer<Result<TcpId, Refused>>,
         at: Instant,
     ) {
         let TcpConnect { flow, link, hop, config, parts } = wanted;
-        let tcp = match self.tcp() {
-            Ok(tcp) => tcp,
-            Err(refusal) => return answer.send(Err(refusal)),
-        };
         let TcpParts { terms, rings, segments_out, segments_in, notify } = parts;
-        let owned = Owned { segments: segments_in, bury, notify };
-        let connections_max = tcp.limits.connections_max;
-        let Some(index) = tcp.endsystem.connect(flow, &config, rings, at) else {
-            return answer.send(Err(TcpRefusal::Exhausted(connections_max)));
+        let owned = Owned { segments: Some(segments_in), bury, notify };
+        let index = match self.tcp(link) {
+            Ok(tcp) => tcp
+                .endsystem
+                .connect(flow, &config, rings, at)
+                .map_err(|rings| (TcpRefusal::Exhausted(tcp.limits.connections_max), rings)),
+            Err(refusal) => Err((refusal, rings)),
         };
-        let begun = self.place_tcp(index, (flow, link, hop), terms, (segments_out, owned), at);
-        match begun {
+        let index = match index {
+            Ok(index) => index,
+            Err((refusal, rings)) => return answer.send(Err((refusal, owned.remains(Some(rings))))),
+        };
+        match self.place_tcp(index, (flow, link, hop), terms, (segments_out, owned), at) {
             Ok(place) => self.insert_place(index, Place { phase: Phase::Asked(0, Some(answer)), ..place }),
-            Err(refusal) => {
-                self.forget_connection(index);
-                answer.send(Err(refusal));
-            }
+            Err(refused) => answer.send(Err(refused)),
         }
         self.hear_of_handlers();
     }
 
-    /// Registers both handlers of a connection.
+    /// Registers both handlers of a connection; forgets it if that is refused.
     fn place_tcp(
         &mut self,
         index: u32,
@@ -148,7 +187,30 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         terms: TcpTerms,
         (segments_out, owned): (O, Owned<O, I>),
         at: Instant,
-    ) -> Result<Place<O, I>, TcpRefusal> {
+    ) -> Result<Place<O, I>, Refused> {
+        let (input, output) = match self.register_handlers(&terms, segments_out, at) {
+            Ok(handlers) => handlers,
+            Err(refusal) => {
+                let rings = self.programs.tcp.as_mut().and_then(|tcp| tcp.endsystem.remove(index));
+                return Err((refusal, owned.remains(rings)));
+            }
+        };
+        let mut count = 0;
+        if let Some(tcp) = &mut self.programs.tcp {
+            tcp.roles.extend([(input, Role::Input(index)), (output, Role::Output(index))]);
+            count = tcp.count;
+            tcp.count += 1;
+        }
+        let phase = Phase::Asked(0, None);
+        Ok(Place { link, flow, hop, terms, input, output, owned, phase, count, since: at })
+    }
+
+    fn register_handlers(
+        &mut self,
+        terms: &TcpTerms,
+        segments_out: O,
+        at: Instant,
+    ) -> Result<(RtuId, RtuId), TcpRefusal> {
         let refused = |handler| move |refusal| TcpRefusal::Handler { handler, refusal };
         let input = self.node.register_handler(terms.input, at).map_err(refused("input"))?;
         let output = self.node.register_sender(terms.output, &terms.sending, segments_out, at);
@@ -156,21 +218,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             self.node.remove_handler(input, at);
             refused("output")(refusal)
         })?;
-        let tcp = self.tcp()?;
-        tcp.roles.extend([(input, Role::Input(index)), (output, Role::Output(index))]);
-        let phase = Phase::Asked(0, None);
-        Ok(Place { link, flow, hop, terms, input, output, owned, phase, since: at })
+        Ok((input, output))
     }
 
     fn insert_place(&mut self, index: u32, place: Place<O, I>) {
         if let Some(tcp) = &mut self.programs.tcp {
             tcp.places.insert(index, place);
-        }
-    }
-
-    fn forget_connection(&mut self, index: u32) {
-        if let Some(tcp) = &mut self.programs.tcp {
-            tcp.endsystem.remove(index);
         }
     }
 
@@ -188,6 +241,10 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             Role::Output(index) => (index, "output"),
             Role::Listener(index) => {
                 self.listener_decided(index, answer, at);
+                return true;
+            }
+            Role::TimeWait(link) => {
+                self.time_wait_decided(link, answer);
                 return true;
             }
         };
@@ -217,103 +274,58 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             .map_err(|error| TcpRefusal::Driver(error.to_string()))?;
         let asked = std::mem::replace(&mut place.phase, Phase::Opening);
         if let Phase::Asked(_, Some(answer)) = asked {
-            answer.send(Ok(index));
+            answer.send(Ok(TcpId { index, count: place.count }));
         }
         self.node.make_ready(place.input, at);
         self.settle_tcp(index, at);
         Ok(())
     }
 
-    /// A connection that cannot begin: the peer of one that a listener has opened gets no answer any more.
-    fn give_up_tcp(&mut self, index: u32, refusal: TcpRefusal, at: Instant) {
-        let Some(place) = self.programs.tcp.as_mut().and_then(|tcp| tcp.places.get_mut(&index)) else {
-            return;
-        };
-        let answer = match std::mem::replace(&mut place.phase, Phase::Ended) {
-            Phase::Asked(_, answer) => answer,
-            _ => None,
-        };
-        tracing::warn!(peer = %place.flow.remote, %refusal, "a TCP connection was refused");
-        // The program of an accepted connection has its stream already: it must not see a plain end.
-        (place.owned.notify)(TcpEvent::Ended(Ended::Aborted));
-        self.give_back_tcp(index, at);
-        if let Some(answer) = answer {
-            answer.send(Err(refusal));
+    /// The number of a connection that is not over.
+    fn index_of(&self, id: TcpId) -> Option<u32> {
+        let place = self.programs.tcp.as_ref()?.places.get(&id.index)?;
+        (place.count == id.count).then_some(id.index)
+    }
+
+    /// A program in another process has rung; whether it is one of a connection.
+    pub(super) fn ring_tcp(&mut self, channel: ChannelId, at: Instant) -> bool {
+        let connection = self.programs.tcp.as_ref().and_then(|tcp| tcp.doorbells.get(&channel).copied());
+        if let Some(connection) = connection {
+            self.ready_tcp(connection, at);
+        }
+        connection.is_some()
+    }
+
+    /// The program has used its rings.
+    pub fn ready_tcp(&mut self, id: TcpId, at: Instant) {
+        if let Some(index) = self.index_of(id) {
+            self.call_input(index, at);
         }
     }
 
-    /// Gives everything of a connection back.
-    fn give_back_tcp(&mut self, index: u32, at: Instant) {
+    /// Its input handler gives the program what waits for room.
+    fn call_input(&mut self, index: u32, at: Instant) {
         let Some(tcp) = &mut self.programs.tcp else { return };
-        let Some(place) = tcp.places.remove(&index) else { return };
-        let rings = tcp.endsystem.remove(index);
-        for handler in [place.input, place.output] {
-            tcp.roles.remove(&handler);
-            self.node.remove_handler(handler, at);
-        }
-        if let Some(port) = self.ports.get_mut(usize::from(place.link.0)) {
-            port.clear_flow(FlowKey { local: place.flow.local, remote: place.flow.remote }, place.output);
-        }
-        let Owned { segments, bury, mut notify } = place.owned;
-        notify(TcpEvent::Over(Remains(Box::new((rings.map(bury), segments)))));
-    }
-
-    /// Something of a connection has changed: has its output handler called when it has work, and notifies its program.
-    fn settle_tcp(&mut self, index: u32, at: Instant) {
-        let Some(tcp) = &mut self.programs.tcp else { return };
-        let Some(place) = tcp.places.get_mut(&index) else { return };
-        if matches!(place.phase, Phase::Asked(..)) {
-            return;
-        }
-        match tcp.endsystem.due(index, at) {
-            Some(due) if due <= at => {
-                self.node.make_ready_at(place.output, None);
-                self.node.make_ready(place.output, at);
-            }
-            due => self.node.make_ready_at(place.output, due),
-        }
-        let Some(status) = tcp.endsystem.status(index) else { return };
-        let is_open = !matches!(status.state, State::SynSent | State::SynReceived | State::Closed);
-        if matches!(place.phase, Phase::Opening) && is_open {
-            place.phase = Phase::Open;
-            (place.owned.notify)(TcpEvent::Open);
-        }
-        if let Some(ended) = status.ended.filter(|_| !matches!(place.phase, Phase::Ended)) {
-            place.phase = Phase::Ended;
-            (place.owned.notify)(TcpEvent::Ended(ended));
-        }
-        if tcp.endsystem.is_over(index, at) {
-            // The last segment, perhaps a reset, leaves before its handler goes.
-            if self.node.is_sending(place.output) {
-                self.node.make_ready_at(place.output, Some(at + LAST_SEGMENT_CHECK));
-            } else {
-                self.give_back_tcp(index, at);
-            }
-        }
-    }
-
-    pub fn ready_tcp(&mut self, index: u32, at: Instant) {
-        let input = self.programs.tcp.as_ref().and_then(|tcp| Some(tcp.places.get(&index)?.input));
-        if let Some(input) = input {
-            // Its handler gives the program what waits for room.
-            self.node.make_ready(input, at);
-            self.settle_tcp(index, at);
-        }
+        let Some(handler) = tcp.wake(index) else { return };
+        self.node.make_ready(handler, at);
+        self.settle_tcp(index, at);
     }
 
     pub fn change_tcp(
         &mut self,
-        index: u32,
+        id: TcpId,
         at: Instant,
-        change: impl FnOnce(&mut Endsystem<HostMemory<O, I>>),
+        change: impl FnOnce(&mut Endsystem<HostMemory<O, I>>, u32),
     ) {
+        let Some(index) = self.index_of(id) else { return };
         if let Some(tcp) = &mut self.programs.tcp {
-            change(&mut tcp.endsystem);
+            change(&mut tcp.endsystem, index);
         }
-        self.ready_tcp(index, at);
+        self.call_input(index, at);
     }
 
-    pub fn tcp_status(&self, index: u32) -> Option<TcpStatus> {
+    pub fn tcp_status(&self, id: TcpId) -> Option<TcpStatus> {
+        let index = self.index_of(id)?;
         self.programs.tcp.as_ref()?.endsystem.status(index)
     }
 }

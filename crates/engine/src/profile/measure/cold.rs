@@ -84,7 +84,7 @@ pub(super) fn one<R: Rings>(
     let steps = chain.send_one().zip(chain.forward_one()).zip(chain.receive_one());
     let received = now();
     others.wake(1).map_err(os("waking a sleeper"))?;
-    let told = now();
+    let rung_at = now();
     let Some(((send, forward), receive)) = steps.filter(|_| rings.receive(&mut lane.reader)) else {
         samples.lost += 1;
         chain.drain(rings, lane, now() + LOST);
@@ -94,7 +94,7 @@ pub(super) fn one<R: Rings>(
         (&mut samples.cold_send, taken.since(woken).0 + send.all_ns),
         (&mut samples.cold_forward, forward.all_ns),
         (&mut samples.cold_receive, receive.all_ns),
-        (&mut samples.cold_wake, told.since(received).0),
+        (&mut samples.cold_wake, rung_at.since(received).0),
     ];
     samples.cold_all.push(parts.iter().map(|(_, ns)| ns).sum());
     parts.into_iter().for_each(|(series, ns)| series.push(ns));

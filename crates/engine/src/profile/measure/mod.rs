@@ -444,8 +444,8 @@ mod tests {
     fn a_cold_processor_that_was_not_measured_is_an_error() {
         assert_eq!(check(&[40_000; BLOCK_UNITS]), Ok(()));
         for cold in [&[][..], &[40_000; BLOCK_UNITS - 1], &[HOLE_NS; BLOCK_UNITS]] {
-            let said = check(cold).expect_err("nothing to charge by");
-            assert!(said.contains("after idle times"), "{said}");
+            let refused = check(cold).expect_err("nothing to charge by");
+            assert!(refused.contains("after idle times"), "{refused}");
         }
     }
 }

@@ -126,12 +126,12 @@ impl World {
         let engine = pair.start_engines(&options, Hosting::Embedded)?;
         let segment = Segment::join(&pair, driver)?;
         let (near, far) = (pair.endsystem(engine)?, pair.far_endsystem(engine)?);
-        let (outlet, inlet) = channel::guaranteed(near, far, "guaranteed", promise())?;
-        let (outlet, inlet, fate) = mortal(outlet, inlet);
+        let (sender, receiver) = channel::guaranteed(near, far, "guaranteed", promise())?;
+        let (sender, receiver, fate) = mortal(sender, receiver);
         let live = Arc::new(Live::new(Some(promise().deadline)));
         let content = Content::of_size(BYTES as usize);
-        let sending = Sending::new(Box::new(outlet), 1, content.clone(), Some(&promise()), Arc::clone(&live));
-        let receiving = Receiving { inlet: Box::new(inlet), stream: 1, content, answers: None, live };
+        let sending = Sending::new(Box::new(sender), 1, content.clone(), Some(&promise()), Arc::clone(&live));
+        let receiving = Receiving { receiver: Box::new(receiver), stream: 1, content, answers: None, live };
         // Threads inherit the CPU of who starts them.
         let far = Place { namespace: None, cpu: pair.far_cpu() };
         let sink = far.on_cpu(Class::Ordinary, || Ok(receiving.start(conditions.class())?))?;
@@ -166,10 +166,10 @@ impl World {
         }
         let mut windows = Windows::default();
         windows.push(from, until);
-        let (span, of_stranger) = (now().since(begun), self.segment.handed()? - handed);
+        let (span, of_foreign_host) = (now().since(begun), self.segment.handed()? - handed);
         let receive = self.segment.receive_cpu() - receive_cpu;
         let sent = flooding.map(Flooding::end).transpose()?.unwrap_or_default();
-        let handed = if flood == Flood::Stray { of_stranger } else { sent };
+        let handed = if flood == Flood::Stray { of_foreign_host } else { sent };
         let a_second = |count: u64| count as f64 / span.as_secs_f64();
         let pressure = Pressure {
             sent_per_s: a_second(sent),

@@ -32,7 +32,7 @@ const FRAME_BYTES_MIN: u64 = 60 + WIRE_EXTRA_BYTES;
 
 /// The machine of the stranger, and the settings of the hosts' devices. Dropped before the hosts.
 pub(super) struct Segment {
-    stranger: Namespace,
+    foreign_host: Namespace,
     wire: PathBuf,
     threads: ReceiveThreads,
 }
@@ -44,10 +44,12 @@ impl Segment {
     /// If a device, a queue or a kernel thread is refused.
     pub fn join(pair: &Pair, driver: Driver) -> anyhow::Result<Self> {
         let network = pair.network().context("the hosts are machines of their own")?;
-        let stranger = Namespace::create(next_number(), "stranger")?;
+        let foreign_host = Namespace::create(next_number(), "stranger")?;
         let wire = network.wire();
-        let port =
-            format!("link add s0 type veth peer name {DEVICE} netns {}\nlink set s0 up\n", stranger.name());
+        let port = format!(
+            "link add s0 type veth peer name {DEVICE} netns {}\nlink set s0 up\n",
+            foreign_host.name()
+        );
         wire.feed("ip -batch -", &port)?;
         wire.feed("tc -batch -", &queues(RATE))?;
         // Packets of a port that segments none go through the receiver's NAPI instance, whatever its driver.
@@ -61,9 +63,9 @@ impl Segment {
             address(0, 2),
             crate::testbed::network::hardware_address(2),
         );
-        stranger.feed("ip -batch -", &addresses)?;
+        foreign_host.feed("ip -batch -", &addresses)?;
         let threads = ReceiveThreads::start(pair, driver, ReceiveClass::RealTime)?;
-        Ok(Self { stranger, wire: wire.path(), threads })
+        Ok(Self { foreign_host, wire: wire.path(), threads })
     }
 
     /// A bare driver on the stranger's machine, whose packets b takes for a's: over xdp, the fastest way, if
@@ -74,7 +76,7 @@ impl Segment {
     pub fn driver(&self, pair: &Pair, driver: Driver) -> anyhow::Result<Box<dyn Link>> {
         let end = End { address: address(0, 1), device: DEVICE.into() };
         let options = Options { driver, ..Options::default() };
-        let place = Place { namespace: Some(self.stranger.path()), cpu: None };
+        let place = Place { namespace: Some(self.foreign_host.path()), cpu: None };
         adapter::open(&place, &pair.text_at(end, &options))
     }
 
@@ -83,9 +85,9 @@ impl Segment {
     /// # Errors
     /// If `tc` does not report it.
     pub fn handed(&self) -> anyhow::Result<u64> {
-        let told = Place { namespace: Some(self.wire.clone()), cpu: None }
+        let printed = Place { namespace: Some(self.wire.clone()), cpu: None }
             .within(|| Ok(punctual_os::command::run("tc -s class show dev r0 classid 1:20")?))?;
-        packets(&told).with_context(|| format!("tc did not print what it sent: {told}"))
+        packets(&printed).with_context(|| format!("tc did not print what it sent: {printed}"))
     }
 
     /// CPU time of the kernel threads of b's device until now.
@@ -118,8 +120,8 @@ fn queues(link: BitRate) -> String {
 }
 
 /// Like " Sent 4300 bytes 100 pkt (dropped 7, overlimits 0 requeues 0)".
-fn packets(told: &str) -> Option<u64> {
-    let line = told.lines().find_map(|line| line.trim().strip_prefix("Sent "))?;
+fn packets(printed: &str) -> Option<u64> {
+    let line = printed.lines().find_map(|line| line.trim().strip_prefix("Sent "))?;
     line.split_whitespace().nth(2)?.parse().ok()
 }
 
@@ -129,8 +131,8 @@ mod tests {
 
     #[test]
     fn what_was_sent_is_read() {
-        let told = "class htb 1:20 parent 1:1 prio 1 rate 200Mbit\n Sent 4300 bytes 100 pkt (dropped 7, overlimits 0)\n";
-        assert_eq!(packets(told), Some(100));
+        let printed = "class htb 1:20 parent 1:1 prio 1 rate 200Mbit\n Sent 4300 bytes 100 pkt (dropped 7, overlimits 0)\n";
+        assert_eq!(packets(printed), Some(100));
         assert_eq!(packets("nothing"), None);
     }
 }

@@ -25,8 +25,8 @@ impl Stages {
         stages.host("sink", pair.far_endsystem(engine)?)?;
         if let Some(network) = pair.network() {
             for (host, device) in network.hosts.iter().zip(DEVICES) {
-                let told = host.namespace.feed(&format!("ethtool -S {device}"), "")?;
-                stages.wire(host.name, &told);
+                let printed = host.namespace.feed(&format!("ethtool -S {device}"), "")?;
+                stages.wire(host.name, &printed);
             }
         }
         Ok(stages)
@@ -78,8 +78,8 @@ impl Stages {
     }
 
     /// Lines like "     rx_queue_0_drops: 17".
-    fn wire(&mut self, host: &str, told: &str) {
-        for line in told.lines() {
+    fn wire(&mut self, host: &str, printed: &str) {
+        for line in printed.lines() {
             let Some((name, count)) = line.trim().split_once(": ") else { continue };
             if let Ok(count) = count.parse() {
                 self.0.insert(format!("wire at {host}: {name}"), count);
@@ -93,13 +93,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_counted_meanwhile_is_told() {
+    fn only_counts_of_the_interval_are_reported() {
         let (mut before, mut after) = (Stages::default(), Stages::default());
         before.wire("b", "NIC statistics:\n     peer_ifindex: 7\n     rx_queue_0_drops: 3\n");
         after.wire("b", "NIC statistics:\n     peer_ifindex: 7\n     rx_queue_0_drops: 5\n");
         after
             .numbers("sink driver", &serde_json::json!({ "name": "left", "overflows": 4, "loop_ns_max": 9 }));
-        let told: Vec<(String, u64)> = after.since(&before).into_iter().collect();
-        assert_eq!(told, [("sink driver: overflows".into(), 4), ("wire at b: rx_queue_0_drops".into(), 2)]);
+        let printed: Vec<(String, u64)> = after.since(&before).into_iter().collect();
+        assert_eq!(
+            printed,
+            [("sink driver: overflows".into(), 4), ("wire at b: rx_queue_0_drops".into(), 2)]
+        );
     }
 }

@@ -177,10 +177,10 @@ mod tests {
                 config::parse(&text, Path::new("test")).unwrap_or_else(|error| panic!("{error}\n{text}"));
             }
         }
-        let told =
+        let reported =
             config::parse(&text(0, 0, &key, &quarter), Path::new("test")).expect("valid").profile.given;
-        assert!(told.is_complete(), "nothing is measured where admission is off");
-        assert_eq!(told.send_packet, Some(Nanos(500)));
-        assert_eq!(told.copy_kib, Some(Nanos(1)));
+        assert!(reported.is_complete(), "nothing is measured where admission is off");
+        assert_eq!(reported.send_packet, Some(Nanos(500)));
+        assert_eq!(reported.copy_kib, Some(Nanos(1)));
     }
 }

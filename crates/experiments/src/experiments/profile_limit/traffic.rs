@@ -218,7 +218,7 @@ fn clusters(late: &[Noted], excuses: &Excuses) -> Vec<String> {
 
 /// Makes the sink's processor check each message's times.
 fn handle(receiver: Receiver, seen: Arc<Seen>) -> anyhow::Result<Handler> {
-    let look = move |_: &[u8], info: &MessageInfo, _: &mut punctual::Reply<'_>| {
+    let inspect = move |_: &[u8], info: &MessageInfo, _: &mut punctual::Reply<'_>| {
         let logical = info.deadline - DEADLINE;
         seen.messages.fetch_add(1, Ordering::Relaxed);
         seen.latency_max_ns.fetch_max(info.delivered.since(logical).0, Ordering::Relaxed);
@@ -226,7 +226,7 @@ fn handle(receiver: Receiver, seen: Arc<Seen>) -> anyhow::Result<Handler> {
             seen.late.note((logical, info.delivered));
         }
     };
-    Ok(receiver.on_message(look)?)
+    Ok(receiver.on_message(inspect)?)
 }
 
 type Sending = JoinHandle<anyhow::Result<(Sender, Vec<Channel>)>>;

@@ -13,7 +13,7 @@ use punctual_os::clock::{now, wait_until};
 
 use self::phase::{Look, Phase};
 use super::{Conditions, Measured, judged_under};
-use crate::loads::{Bulk, Class, Outlet};
+use crate::loads::{Bulk, Class, MessageSender};
 use crate::testbed::{Hosting, LinkSpec, Options, Pair, PairSetup, RoleId};
 
 const LINK: BitRate = BitRate(200_000_000);
@@ -133,11 +133,11 @@ impl World {
         &mut self,
         messages: Option<u32>,
         conditions: &Conditions,
-        open: impl FnOnce(&mut Pair, Class) -> anyhow::Result<(Box<dyn Outlet>, RoleId)>,
+        open: impl FnOnce(&mut Pair, Class) -> anyhow::Result<(Box<dyn MessageSender>, RoleId)>,
     ) -> anyhow::Result<()> {
         let class = messages.map(|_| conditions.class()).unwrap_or_default();
-        let (outlet, sink) = open(&mut self.pair, class)?;
-        let bulk = Bulk::start(outlet, MESSAGE_BYTES as usize, &self.pair.place, class)?;
+        let (sender, sink) = open(&mut self.pair, class)?;
+        let bulk = Bulk::start(sender, MESSAGE_BYTES as usize, &self.pair.place, class)?;
         self.flows.push(Flow { bulk, sink, messages });
         self.series.push(Vec::new());
         Ok(())
@@ -150,21 +150,21 @@ impl World {
         }
         let begun = now();
         let offset = length.as_secs_f64() * self.phases.len() as f64;
-        let mut drawn = self.look()?;
+        let mut drawn = self.sample()?;
         let mut phase = Phase::default();
         let mut sent_before = None;
         while now() < begun + length {
             wait_until(now() + SLOT)?;
-            let seen = self.look()?;
+            let seen = self.sample()?;
             if seen.0 >= drawn.0 + TICK {
                 self.draw(offset + seen.0.since(begun).as_secs_f64(), &drawn, &seen);
                 drawn.clone_from(&seen);
             }
             if seen.0 >= begun + WARM_UP {
-                if phase.looks.is_empty() {
+                if phase.samples.is_empty() {
                     sent_before = self.wire_bytes()?;
                 }
-                phase.looks.push(seen);
+                phase.samples.push(seen);
             }
         }
         phase.wire_bytes = self.wire_bytes()?.zip(sent_before).map(|(sent, before)| sent - before);
@@ -179,7 +179,7 @@ impl World {
     }
 
     /// When, and the bytes of every sink.
-    fn look(&mut self) -> anyhow::Result<Look> {
+    fn sample(&mut self) -> anyhow::Result<Look> {
         let sinks: Vec<RoleId> = self.flows.iter().map(|flow| flow.sink).collect();
         let bytes: Result<Vec<u64>, _> =
             sinks.into_iter().map(|sink| self.pair.counted(sink).map(|counted| counted.bytes)).collect();

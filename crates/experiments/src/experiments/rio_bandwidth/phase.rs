@@ -10,7 +10,7 @@ pub(super) type Look = (Instant, Vec<u64>);
 /// The readings of a phase's sinks in steady state, the last one included.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Phase {
-    pub looks: Vec<Look>,
+    pub samples: Vec<Look>,
     /// Bytes that our link has sent meanwhile, including every header; `None` for the kernel's.
     pub wire_bytes: Option<u64>,
 }
@@ -21,7 +21,7 @@ pub(super) type Rates = Vec<f64>;
 impl Phase {
     /// Rates of the whole phase.
     pub fn whole(&self) -> Rates {
-        match (self.looks.first(), self.looks.last()) {
+        match (self.samples.first(), self.samples.last()) {
             (Some(first), Some(last)) => rates(first, last).collect(),
             _ => Rates::new(),
         }
@@ -30,7 +30,7 @@ impl Phase {
     /// Rates of the slots between two readings that are touched neither by a hole nor by its backlog; those
     /// of the whole phase if there is no such slot.
     pub fn outside_holes(&self, excuses: &Excuses) -> Rates {
-        let (mut ns, mut bytes) = (0, vec![0; self.looks.first().map_or(0, |(_, bytes)| bytes.len())]);
+        let (mut ns, mut bytes) = (0, vec![0; self.samples.first().map_or(0, |(_, bytes)| bytes.len())]);
         for (from, to) in self.slots().filter(|(from, to)| !excuses.covers(from.0, to.0)) {
             ns += to.0.since(from.0).as_u64();
             for ((sum, before), after) in bytes.iter_mut().zip(&from.1).zip(&to.1) {
@@ -51,12 +51,12 @@ impl Phase {
 
     /// What our link sent, in bytes a second.
     pub fn wire_rate(&self) -> Option<f64> {
-        let (first, last) = (self.looks.first()?, self.looks.last()?);
+        let (first, last) = (self.samples.first()?, self.samples.last()?);
         Some(self.wire_bytes? as f64 / last.0.since(first.0).as_secs_f64().max(f64::MIN_POSITIVE))
     }
 
     fn slots(&self) -> impl Iterator<Item = (&Look, &Look)> {
-        self.looks.iter().zip(self.looks.iter().skip(1))
+        self.samples.iter().zip(self.samples.iter().skip(1))
     }
 }
 
@@ -79,8 +79,8 @@ mod tests {
     fn a_hole_takes_its_slots_out_of_the_rate() {
         // 1,000 B in each of ten slots of 10 ms, but none in the fourth, which contains a hole.
         let bytes = |slot: u64| 1_000 * (slot - u64::from(slot >= 4));
-        let look = |slot: u64| (Instant((100 + 10 * slot) * MS), vec![bytes(slot)]);
-        let phase = Phase { looks: (0..=10).map(look).collect(), wire_bytes: Some(18_000) };
+        let sample = |slot: u64| (Instant((100 + 10 * slot) * MS), vec![bytes(slot)]);
+        let phase = Phase { samples: (0..=10).map(sample).collect(), wire_bytes: Some(18_000) };
         let hole = Hole { start: Instant(132 * MS), end: Instant(135 * MS) };
         let excuses = Excuses::new(&[hole], Ppm(0));
         assert_eq!(phase.whole(), [90_000.0]);

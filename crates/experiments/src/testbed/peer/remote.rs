@@ -36,9 +36,9 @@ impl Remote {
         let own = end_at(stream.local_addr()?.ip())?;
         let mut lines = Lines::new(stream)?;
         let ours = Hello::ours(own.clone());
-        lines.say(&ours)?;
+        lines.send_words(&ours)?;
         let theirs: Hello = lines
-            .hear()
+            .receive_words()
             .with_context(|| silent(address))?
             .with_context(|| format!("{address} hung up at once"))?;
         ours.check(&theirs)?;
@@ -74,8 +74,8 @@ impl Remote {
     /// # Errors
     /// If it is gone. A failed order is an answer.
     pub fn order(&mut self, order: &Order) -> anyhow::Result<Answer> {
-        self.lines.say(order)?;
-        let answer = self.lines.hear().with_context(|| silent(&self.address))?;
+        self.lines.send_words(order)?;
+        let answer = self.lines.receive_words().with_context(|| silent(&self.address))?;
         answer.with_context(|| format!("{} hung up", self.address))
     }
 }
@@ -84,7 +84,7 @@ impl Drop for Remote {
     /// Waits until the peer has ended all roles that were started there: the next connection needs its ports.
     fn drop(&mut self) {
         if self.lines.stream().shutdown(Shutdown::Write).is_ok() {
-            while let Ok(Some(Answer::Done)) = self.lines.hear() {}
+            while let Ok(Some(Answer::Done)) = self.lines.receive_words() {}
         }
     }
 }

@@ -18,14 +18,14 @@ const HELLO_WITHIN: Duration = Duration::from_secs(5);
 /// Most clients at a time: an experiment has one for each of its worlds.
 const SESSIONS_MAX: usize = 16;
 
-/// Serves clients until the program is interrupted; calls `told` with the address once it listens.
+/// Serves clients until the program is interrupted; calls `report` with the address once it listens.
 ///
 /// # Errors
 /// If the address is taken.
-pub fn serve(listen: SocketAddr, told: impl FnOnce(SocketAddr)) -> anyhow::Result<()> {
+pub fn serve(listen: SocketAddr, report: impl FnOnce(SocketAddr)) -> anyhow::Result<()> {
     interrupt::install()?;
     let listener = TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
-    told(listener.local_addr()?);
+    report(listener.local_addr()?);
     sessions(&listener, || interrupt::check().is_err())
 }
 
@@ -77,16 +77,16 @@ pub fn session(stream: TcpStream, place: Place) -> anyhow::Result<()> {
     let end = end_at(stream.local_addr()?.ip())?;
     let mut lines = Lines::new(stream)?;
     let ours = Hello::ours(end);
-    let theirs: Hello = lines.hear()?.context("it hung up at once")?;
+    let theirs: Hello = lines.receive_words()?.context("it hung up at once")?;
     // Send this before the check, so that the other side can report the difference too.
-    lines.say(&ours)?;
+    lines.send_words(&ours)?;
     ours.check(&theirs)?;
     lines.stream().set_read_timeout(None)?;
     let mut roles = Roles::new(place);
-    while let Some(order) = lines.hear::<Order>()? {
+    while let Some(order) = lines.receive_words::<Order>()? {
         let answer =
             roles.execute(order).unwrap_or_else(|error| Answer::Failed { why: format!("{error:#}") });
-        lines.say(&answer)?;
+        lines.send_words(&answer)?;
     }
     Ok(())
 }

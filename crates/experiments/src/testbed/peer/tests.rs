@@ -11,7 +11,7 @@ use punctual_os::clock::{now, wait_until};
 use super::words::{Hello, Lines};
 use super::{Remote, serve};
 use crate::loads::call::{Ask, Plan, SocketCaller};
-use crate::loads::{Caller, Class, Outlet};
+use crate::loads::{Caller, Class, MessageSender};
 use crate::testbed::configuration::End;
 use crate::testbed::orders::Echo;
 use crate::testbed::stream::contract;
@@ -68,14 +68,14 @@ fn roles_are_started_there_and_end_with_the_connection() {
 }
 
 #[test]
-fn another_version_is_told_on_both_sides() {
+fn another_version_is_reported_on_both_sides() {
     let (address, thread) = server();
     let stream = std::net::TcpStream::connect(&address).expect("a peer");
     let mut lines = Lines::new(stream).expect("lines");
     let end = End { address: Ipv4Addr::LOCALHOST, device: "lo".into() };
     let theirs = Hello { punctual: "9.9.9".into(), ..Hello::ours(end) };
-    lines.say(&theirs).expect("said");
-    let ours: Hello = lines.hear().expect("heard").expect("a hello");
+    lines.send_words(&theirs).expect("said");
+    let ours: Hello = lines.receive_words().expect("heard").expect("a hello");
     let error = theirs.check(&ours).expect_err("they differ").to_string();
     assert!(error.contains("9.9.9") && error.contains("same version"), "{error}");
     let error = thread.join().expect("no panic").expect_err("refused").to_string();
@@ -89,8 +89,8 @@ fn nonsense_and_silence_are_one_line() {
     std::io::Write::write_all(&mut stream, b"GET / HTTP/1.1\r\n\r\n").expect("said");
     let error = thread.join().expect("no panic").expect_err("refused").to_string();
     assert!(error.contains("bench --serve"), "{error}");
-    let nobody = format!("{}:{}", Ipv4Addr::LOCALHOST, own_port());
-    let error = Remote::connect(&nobody).err().expect("nobody").to_string();
+    let unused_address = format!("{}:{}", Ipv4Addr::LOCALHOST, own_port());
+    let error = Remote::connect(&unused_address).err().expect("nobody").to_string();
     assert!(error.contains("punctual bench --serve"), "{error}");
 }
 
@@ -171,11 +171,11 @@ fn is_answered(caller: &mut dyn Caller) -> anyhow::Result<bool> {
 /// One message of `bytes` is counted by the sink at the other end.
 fn arrives(
     pair: &mut Pair,
-    open: impl FnOnce(&mut Pair) -> anyhow::Result<(Box<dyn Outlet>, RoleId)>,
+    open: impl FnOnce(&mut Pair) -> anyhow::Result<(Box<dyn MessageSender>, RoleId)>,
     bytes: usize,
 ) -> anyhow::Result<()> {
-    let (mut outlet, sink) = open(pair)?;
-    outlet.offer(&vec![7; bytes])?;
+    let (mut sender, sink) = open(pair)?;
+    sender.offer(&vec![7; bytes])?;
     let until = now() + Nanos::from_secs(10);
     while pair.counted(sink)?.bytes < bytes as u64 && now() < until {
         wait_until(now() + Nanos::from_millis(5))?;

@@ -75,7 +75,7 @@ impl Lines {
     ///
     /// # Errors
     /// If the connection is gone.
-    pub fn say(&mut self, words: &impl Serialize) -> anyhow::Result<()> {
+    pub fn send_words(&mut self, words: &impl Serialize) -> anyhow::Result<()> {
         let mut line = serde_json::to_string(words)?;
         line.push('\n');
         self.reader.get_mut().write_all(line.as_bytes()).context("the other side has ended")
@@ -85,14 +85,14 @@ impl Lines {
     ///
     /// # Errors
     /// If the connection breaks or the line cannot be parsed.
-    pub fn hear<T: DeserializeOwned>(&mut self) -> anyhow::Result<Option<T>> {
+    pub fn receive_words<T: DeserializeOwned>(&mut self) -> anyhow::Result<Option<T>> {
         self.line.clear();
         let mut limited = std::io::Read::take(&mut self.reader, LINE_BYTES_MAX);
         if limited.read_line(&mut self.line)? == 0 {
             return Ok(None);
         }
-        let heard = serde_json::from_str(&self.line);
-        heard
+        let parsed = serde_json::from_str(&self.line);
+        parsed
             .map(Some)
             .context("the other side does not use the protocol of `punctual bench --serve` of this version")
     }

@@ -149,7 +149,7 @@ impl Place<'_> {
         }
         let rates =
             || others.iter().chain([self]).map(|place| place.table.device_rate.as_ref().map(|it| it.0));
-        let told = "give each of them device_rate, what the device drains, and rates that fit it together";
+        let fix = "give each of them device_rate, what the device drains, and rates that fit it together";
         let claims = || {
             let claim =
                 |place: &Self| format!("\"{}\" {}", place.table.name, rate_text(rate::tried(place.table).0));
@@ -158,7 +158,7 @@ impl Place<'_> {
         let Some(whole) = rates().next().flatten().filter(|whole| rates().all(|rate| rate == Some(*whole)))
         else {
             return Err(format!(
-                "{device} is shared by links that each claim their rate of it ({}): {told}",
+                "{device} is shared by links that each claim their rate of it ({}): {fix}",
                 claims()
             ));
         };

@@ -27,7 +27,8 @@ use super::file::{
     SignallingTable,
 };
 use super::quantity::{Bytes, Spin, Text};
-use super::{ConfigError, DaemonConfig, Driver, HostConfig, Source, secrets};
+use super::tcp_rights::TcpRightTable;
+use super::{ConfigError, DaemonConfig, Driver, HostConfig, Source, TcpRights, secrets};
 use crate::config::profile::{GivenCosts, ProfileSettings};
 
 /// Priority of the processor's thread unless configured otherwise.
@@ -339,6 +340,7 @@ fn daemon(table: Spanned<DaemonTable>, source: &Source<'_>) -> Result<DaemonConf
         let what = "[daemon] request_share_per_user_max is nothing: give users something, like \"0.5%\"";
         return Err(source.error(at, what.to_owned()));
     }
+    let rights = table.tcp.iter().map(TcpRightTable::right).collect::<Result<_, _>>();
     Ok(DaemonConfig {
         socket: table.socket.map_or(default.socket, |path| source.resolve(&path)),
         socket_mode,
@@ -355,6 +357,7 @@ fn daemon(table: Spanned<DaemonTable>, source: &Source<'_>) -> Result<DaemonConf
         descriptors_per_user_max: table.descriptors_per_user_max.unwrap_or(default.descriptors_per_user_max),
         request_share_per_user_max: share,
         forbidden_calls: table.forbidden_calls.unwrap_or(default.forbidden_calls),
+        tcp_rights: TcpRights(rights.map_err(|what| source.error(at, what))?),
     })
 }
 

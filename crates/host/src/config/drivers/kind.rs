@@ -100,7 +100,7 @@ pub trait DriverKind: Send + Sync {
     }
 
     /// A driver with higher costs. If this driver cannot be measured, those are used.
-    fn stand_in(&self) -> Option<Driver> {
+    fn substitute(&self) -> Option<Driver> {
         None
     }
 

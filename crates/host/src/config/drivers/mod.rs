@@ -121,7 +121,7 @@ mod tests {
             );
             assert!(driver == Driver::BASE || driver.packet_cost() > Driver::BASE.packet_cost());
             assert!(
-                driver.stand_in().is_none_or(|other| other.packet_cost() > driver.packet_cost()),
+                driver.substitute().is_none_or(|other| other.packet_cost() > driver.packet_cost()),
                 "{driver:?}"
             );
         }

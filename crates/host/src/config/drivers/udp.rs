@@ -217,10 +217,14 @@ mod tests {
     use crate::finding::State;
 
     #[test]
-    fn ports_that_any_program_may_take_are_told() {
-        let told = keeping("l", [7_411, 7_412], 1_024);
-        assert_eq!(told.state, State::Note);
-        assert!(told.fix.contains("port_start=7413") && told.fix.contains("below 1024"), "{}", told.fix);
+    fn ports_that_any_program_may_take_are_reported() {
+        let reported = keeping("l", [7_411, 7_412], 1_024);
+        assert_eq!(reported.state, State::Note);
+        assert!(
+            reported.fix.contains("port_start=7413") && reported.fix.contains("below 1024"),
+            "{}",
+            reported.fix
+        );
         for (ports, first) in [([7_411, 7_412], 7_413), ([700, 701], 1_024)] {
             assert_eq!(keeping("l", ports, first).state, State::Ok);
         }

@@ -32,6 +32,12 @@ impl<H: Host> Service<H> {
         let end = self.ends.get(&channel).filter(|end| end.client == Some(client));
         let health = end.and_then(|end| end.health.as_ref()).ok_or(RequestError::Unknown)?;
         health.accept().map_err(RingError::from)?;
+        if let (Stage::Tcp(_), Some(tcp)) =
+            (&end.map(|end| &end.stage).ok_or(RequestError::Unknown)?, self.host.tcp())
+        {
+            tcp.ready(channel);
+            return done();
+        }
         // Handle the messages that it has sent or taken before.
         self.on_node(move |node, now| node.handle_ring(channel, now))?;
         done()

@@ -22,7 +22,7 @@ impl<H: Host> Service<H> {
     pub(super) fn status(&mut self, account: UserId) -> Outcome {
         let (node, more_handlers) =
             self.on_node(|node, now| (node.status(now), node.handlers().next().is_some()))?;
-        let books = if is_privileged(account) { self.audit(node.channels)? } else { None };
+        let audit = if is_privileged(account) { self.audit(node.channels)? } else { None };
         let mut status = HostStatus {
             node,
             api: self.counters,
@@ -33,7 +33,7 @@ impl<H: Host> Service<H> {
             engine: self.host.statistics(),
             handlers: Vec::new(),
             more_handlers,
-            books,
+            audit,
         };
         let taken_bytes = serde_json::to_vec(&status).map_or(PACKET_BYTES_MAX, |json| json.len());
         (status.users, status.more_users) = self.users_after(None, taken_bytes);

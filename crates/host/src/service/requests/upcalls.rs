@@ -109,7 +109,7 @@ impl<H: Host> Service<H> {
         let made = self.make_outbox(account, RING_SLOTS, UPCALL_REPORT_BYTES as u32);
         let (NewRing { end: reader, handles: reports, held: others }, doorbell) =
             made.inspect_err(|_| self.forget_ring(account, held))?;
-        let health = Health::Handler(reader.health(), writer.health());
+        let health = Health::Both(reader.health(), writer.health());
         let held = held.and(others);
         let registered =
             self.on_node(move |node, now| node.register_upcall(terms, (writer, reader), timed, now))?;

@@ -26,12 +26,12 @@ const CLOSING_TIME: Duration = Duration::from_millis(200);
 impl<H: Host> Server<H> {
     /// Gives back descriptors that programs have read meanwhile. It checks only some of the connections that
     /// were cut at a time.
-    pub(super) fn look_aloft(&mut self) {
+    pub(super) fn check_in_flight(&mut self) {
         let clients: Vec<ClientId> = self.sessions.keys().copied().collect();
-        clients.into_iter().for_each(|client| self.look(client));
+        clients.into_iter().for_each(|client| self.check_client(client));
         for _ in 0..self.departed.len().min(DEPARTED_LOOKS) {
             let Some(mut departed) = self.departed.pop_front() else { break };
-            let landed = departed.flight.look(&departed.socket);
+            let landed = departed.flight.recount(&departed.socket);
             if departed.flight.is_over() {
                 // The connection's own descriptor goes back, too.
                 self.service.give_back_aloft(departed.account, landed + 1);
@@ -42,13 +42,13 @@ impl<H: Host> Server<H> {
         }
         let is_over =
             self.departed.is_empty() && self.sessions.values().all(|session| session.flight.is_over());
-        self.look_at = (!is_over).then(|| Instant::now() + LOOK);
+        self.check_at = (!is_over).then(|| Instant::now() + LOOK);
     }
 
     /// Gives back descriptors that this client has read meanwhile.
-    pub(super) fn look(&mut self, client: ClientId) {
+    pub(super) fn check_client(&mut self, client: ClientId) {
         let Some(session) = self.sessions.get_mut(&client) else { return };
-        let landed = session.flight.look(&session.socket);
+        let landed = session.flight.recount(&session.socket);
         if let Some(account) = self.service.account_of(client).filter(|_| landed > 0) {
             self.service.give_back_aloft(account, landed);
         }
@@ -74,7 +74,7 @@ impl<H: Host> Server<H> {
         session.flight.sent(packet);
         if !packet.descriptors.is_empty() {
             self.service.count_aloft(account, packet.descriptors.len() as u64);
-            self.look_at.get_or_insert_with(|| Instant::now() + LOOK);
+            self.check_at.get_or_insert_with(|| Instant::now() + LOOK);
         }
         Ok(())
     }
@@ -176,7 +176,7 @@ impl<H: Host> Server<H> {
             let _ = shutdown(&socket, if reads { Shutdown::Write } else { Shutdown::Both });
             self.service.count_aloft(account, 1);
             self.departed.push_back(Departed { account, socket, flight });
-            self.look_at.get_or_insert_with(|| Instant::now() + LOOK);
+            self.check_at.get_or_insert_with(|| Instant::now() + LOOK);
         } else if reads {
             self.refused_connections.linger(socket);
         }

@@ -55,7 +55,7 @@ fn what_is_shown_is_read() {
 
 /// If the turn does not end, the reader returns the last state and does not wait without limit.
 #[test]
-fn a_turn_without_end_keeps_nobody_waiting() {
+fn a_turn_without_end_blocks_no_reader() {
     let (mut daemon, program) = outgoing();
     assert!(daemon.touch());
     daemon.show(&counters(7));
@@ -70,7 +70,7 @@ fn a_turn_without_end_keeps_nobody_waiting() {
 
 /// A thread that has seen an effect of a turn reads counters that include that turn, also on another thread.
 #[test]
-fn nobody_reads_less_than_was_seen() {
+fn no_read_is_older_than_an_earlier_one() {
     let (mut daemon, program) = outgoing();
     let reader = program.counters();
     let seen = std::sync::atomic::AtomicU64::new(0);

@@ -67,6 +67,11 @@ impl InboxReader {
         self.doorbell = Some(doorbell);
     }
 
+    /// Rings `doorbell` when a message was taken and the writer waits for room.
+    pub fn set_doorbell(&mut self, doorbell: Doorbell) {
+        self.doorbell = Some(doorbell);
+    }
+
     /// A reader of the channel's counters, which needs no request.
     pub fn counters(&self) -> CountersReader {
         CountersReader::new(&self.daemon, &self.gone, true)

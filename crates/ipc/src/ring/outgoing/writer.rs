@@ -76,6 +76,14 @@ impl OutboxWriter {
         self.shape
     }
 
+    /// The ring's doorbell, for a ring in the other direction that the same reader serves.
+    ///
+    /// # Errors
+    /// If descriptors run out.
+    pub fn doorbell(&self) -> io::Result<Doorbell> {
+        self.doorbell.try_clone()
+    }
+
     /// A reader of the channel's counters, which needs no request.
     pub fn counters(&self) -> CountersReader {
         CountersReader::new(&self.daemon, &self.gone, false)

@@ -4,7 +4,7 @@ use super::*;
 
 /// After a wait that timed out the descriptor shows again whether there is room, as before.
 #[test]
-fn who_has_waited_in_vain_knows_whether_there_is_room() {
+fn a_wait_that_timed_out_reports_whether_there_is_room() {
     for messages in [1, 2] {
         let (_reader, mut writer, _, _) = outgoing(2, 10);
         (0..messages).for_each(|number| assert_eq!(writer.push(&[IoSlice::new(b"a")]), Ok(number)));

@@ -198,7 +198,7 @@ struct Kept {
     /// Bits a second that kernel traffic is held to.
     shaped_bps: Option<u64>,
     /// Rate of kernel traffic that the link was given last.
-    told_bps: Option<u64>,
+    reported_bps: Option<u64>,
 }
 
 impl Kept {
@@ -237,7 +237,7 @@ impl Kept {
             stage: Stage::Open,
             tried: Instant::now(),
             shaped_bps: options.kernel_rate.map(|rate| rate.rate_bps),
-            told_bps: None,
+            reported_bps: None,
         };
         kept.check();
         Ok((kept, driver, hops))
@@ -317,8 +317,8 @@ impl Kept {
             condition.shaper = condition.shaper.map(|rate| ShaperRate { rate_bps: wanted, ..rate });
             self.shaped_bps = Some(wanted);
         }
-        if self.told_bps != Some(wanted) {
-            self.told_bps = Some(wanted);
+        if self.reported_bps != Some(wanted) {
+            self.reported_bps = Some(wanted);
             self.mailbox.report_shaped(wanted);
         }
         true

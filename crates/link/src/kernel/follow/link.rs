@@ -130,7 +130,7 @@ impl FollowedLink {
     }
 
     /// Takes what the keeper has left. Costs one check of a flag if there is nothing.
-    fn look(&mut self) {
+    fn check(&mut self) {
         if let Some((driver, why)) = self.leaving.take() {
             self.leaving = self.mailbox.give_back(driver, why).err();
         }
@@ -194,7 +194,7 @@ impl Link for FollowedLink {
         out: &mut Vec<Received>,
         max: usize,
     ) -> Result<usize, LinkError> {
-        self.look();
+        self.check();
         let Some(driver) = &mut self.driver else { return Ok(0) };
         let received = driver.receive_from(least, out, max);
         self.outcome(received, 0)
@@ -307,7 +307,7 @@ impl Link for FollowedLink {
     }
 
     fn flush(&mut self) -> Result<(), LinkError> {
-        self.look();
+        self.check();
         let Some(driver) = &mut self.driver else { return Ok(()) };
         let flushed = driver.flush();
         self.outcome(flushed, ())

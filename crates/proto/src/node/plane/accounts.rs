@@ -42,7 +42,7 @@ impl<M: Memory> Node<M> {
     pub fn frames_held(&self, link: LinkId) -> u64 {
         let plane = &self.plane;
         let waiting = plane.frames_of(|clip| clip.local.link_in == Some(link));
-        (waiting + plane.best_effort_frames(link) + plane.line(link).signals.waiting.len()) as u64
+        (waiting + plane.best_effort_frames(link) + plane.link_state(link).signals.waiting.len()) as u64
     }
 }
 
@@ -53,7 +53,7 @@ fn of(what: &'static str, link: Option<LinkId>, counted: usize, held: usize) -> 
 impl<M: Memory> Plane<M> {
     /// All packets in the queues of all links.
     fn queued(&self) -> impl Iterator<Item = &Packet<M::Frame>> {
-        self.context.links.lines.iter().flat_map(|line| line.scheduler.queued())
+        self.context.links.states.iter().flat_map(|state| state.scheduler.queued())
     }
 
     /// Frames of some channels that come in: before their handlers and, where they pass through, before their links.
@@ -77,9 +77,13 @@ impl<M: Memory> Plane<M> {
     fn accounts(&self) -> Vec<Account> {
         let clips = || self.channels.clips.iter();
         let handlers: usize = clips().map(Clip::handlers).sum();
-        let fillers = self.context.links.lines.iter().filter(|line| line.measuring.filler.is_some()).count();
-        let handlers =
-            OWN_HANDLERS + self.context.links.lines.len() + handlers + self.best_effort.flows.len() + fillers;
+        let fillers =
+            self.context.links.states.iter().filter(|state| state.measuring.filler.is_some()).count();
+        let handlers = OWN_HANDLERS
+            + self.context.links.states.len()
+            + handlers
+            + self.best_effort.flows.len()
+            + fillers;
         let handlers = handlers + self.rtu_places();
         let [messages_left, inputs_left] = self.left_behind();
         let sources: usize = messages_left + clips().map(Clip::messages).sum::<usize>();
@@ -122,20 +126,20 @@ impl<M: Memory> Plane<M> {
     }
 
     fn link_accounts(&self, link: LinkId) -> [Account; 5] {
-        let line = self.line(link);
+        let state = self.link_state(link);
         let channels = || self.channels.clips.iter();
         let pooled = self.frames_of(|clip| clip.local.link_in == Some(link) && clip.is_pooled());
         let out = channels().filter(|clip| clip.local.link_out == Some(link)).count();
-        let [slots, queued] = line.scheduler.accounts();
+        let [slots, queued] = state.scheduler.accounts();
         let account = |what, [counted, held]: [usize; 2]| of(what, Some(link), counted, held);
         [
             account(
                 "frames of best effort",
-                [line.frames.best_effort as usize, self.best_effort_frames(link)],
+                [state.frames.best_effort as usize, self.best_effort_frames(link)],
             ),
-            account("frames of a pool", [line.frames.pooled as usize, pooled]),
+            account("frames of a pool", [state.frames.pooled as usize, pooled]),
             // Signalling has one, too.
-            account("queues of channels", [line.scheduler.channels(), 1 + out + self.sender_queues(link)]),
+            account("queues of channels", [state.scheduler.channels(), 1 + out + self.sender_queues(link)]),
             account("slots", slots),
             account("best-effort packets", queued),
         ]

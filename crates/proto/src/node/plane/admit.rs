@@ -149,7 +149,7 @@ impl<M: Memory> Resources for Plane<M> {
         if let Some(clip) = self.channels.clips.get_mut(channel) {
             clip.last = Some(Box::new(sent));
         }
-        self.look_for_end(channel);
+        self.check_for_end(channel);
     }
 
     fn outdate(&mut self, channel: ChannelId) {
@@ -347,13 +347,13 @@ impl<M: Memory> Plane<M> {
         let packets = local.contract.packets_max(local.fragment_bytes);
         let slots = buffers.link_messages.saturating_mul(packets);
         let horizon = self.stages.link_early(local, terms.horizons[1]);
-        let line = self.line_mut(link);
+        let state = self.link_state_mut(link);
         let flow = match relaxed.soft.1 {
-            true => line.scheduler.add_soft_channel(slots, horizon),
-            false => line.scheduler.add_channel(slots, horizon),
+            true => state.scheduler.add_soft_channel(slots, horizon),
+            false => state.scheduler.add_channel(slots, horizon),
         };
         if local.role == Role::Source {
-            line.set_source(flow, Some(local.channel));
+            state.set_source(flow, Some(local.channel));
         }
         Some(LinkReservation { link, flow, bound: terms.bounds[1] })
     }
@@ -390,7 +390,7 @@ impl<M: Memory> Plane<M> {
     fn queue(&mut self, local: &LocalChannel, terms: &Terms, buffers: Buffers) -> PacketQueue {
         let packets = local.contract.packets_max(local.fragment_bytes);
         let packets_max = buffers.cpu_messages.saturating_mul(packets);
-        let overhead = local.link_in.map_or(0, |link| self.line(link).config.overhead_bytes);
+        let overhead = local.link_in.map_or(0, |link| self.link_state(link).config.overhead_bytes);
         let message = Fragmentation::new(local.contract.message_bytes_max, local.fragment_bytes);
         let wire_bytes = message.map_or(0, |message| message.wire_bytes(overhead));
         let contract = &local.contract;
@@ -420,7 +420,7 @@ impl<M: Memory> Plane<M> {
         self.context.processor.promises.remove(clip.local.role == Role::Source);
         self.channels.counted_gone.add(&clip.counted());
         if let Some(PooledFrames { link, kept }) = clip.pooled_mut() {
-            self.line_mut(*link).frames.pooled -= *kept;
+            self.link_state_mut(*link).frames.pooled -= *kept;
         }
         if let Some(link) = clip.local.link_in {
             self.channels.paths.remove(&clip.local.path, channel);
@@ -444,9 +444,9 @@ impl<M: Memory> Plane<M> {
             }
         };
         if let Some(reservation) = reservation {
-            let line = self.line_mut(reservation.link);
-            line.set_source(reservation.flow, None);
-            line.scheduler.remove_channel(reservation.flow, drop);
+            let state = self.link_state_mut(reservation.link);
+            state.set_source(reservation.flow, None);
+            state.scheduler.remove_channel(reservation.flow, drop);
         }
         self.dismantle(clip);
     }

@@ -19,12 +19,12 @@ impl<M: Memory> Plane<M> {
     pub fn note_demoted_dropped(&mut self, path: &PathId) {
         let Some((channel, clip)) = self.channels.clip_of_path(path) else { return };
         clip.counters.demoted_dropped += 1;
-        self.look_for_end(channel);
+        self.check_for_end(channel);
     }
 
     /// Checks for the end of a closing channel after a packet was sent, received or dropped. Signalling is
     /// notified if that was the last one.
-    pub fn look_for_end(&mut self, channel: ChannelId) {
+    pub fn check_for_end(&mut self, channel: ChannelId) {
         let Some(clip) = self.channels.clips.get_mut(channel).filter(|clip| clip.last.is_some()) else {
             return;
         };
@@ -52,7 +52,7 @@ impl<M: Memory> Plane<M> {
 
     /// The earliest time at which something becomes due while no handler is ready.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let links = self.context.links.lines.iter().map(|line| line.scheduler.next_timeout());
+        let links = self.context.links.states.iter().map(|state| state.scheduler.next_timeout());
         links.fold(self.context.processor.executor.next_timeout(), earliest)
     }
 }

@@ -301,7 +301,7 @@ impl<M: Memory> Clip<M> {
 pub(super) fn give_back_frames<M: Memory>(soft: Option<&mut SoftTerms>, count: u32, links: &mut Links<M>) {
     let Some(PooledFrames { link, kept }) = soft.and_then(|soft| soft.pooled.as_mut()) else { return };
     *kept -= count;
-    links.lines[usize::from(link.0)].frames.pooled -= count;
+    links.states[usize::from(link.0)].frames.pooled -= count;
 }
 
 /// Counters of one end of a channel, or of the part that passes through.

@@ -104,16 +104,16 @@ impl<M: Memory> Plane<M> {
     pub(in crate::node) fn start_filling(&mut self, link: LinkId, cookie: Cookie, now: Instant) {
         let handler =
             self.context.processor.add_handler(Owner::Filler(link), best_effort_parameters(&self.config));
-        let line = self.line_mut(link);
+        let state = self.link_state_mut(link);
         let full_pace = LinkConfig {
-            rate: line.config.rate_ceiling.unwrap_or(line.config.rate).max(line.config.rate),
+            rate: state.config.rate_ceiling.unwrap_or(state.config.rate).max(state.config.rate),
             best_effort_cap: Ppm::ONE,
             best_effort_flow_cap: Ppm::ONE,
-            ..line.config.clone()
+            ..state.config.clone()
         };
-        line.scheduler.set_parameters(&LinkParameters::of(&full_pace));
-        let handed_before = line.handed_bytes();
-        line.measuring.filler = Some(Filler {
+        state.scheduler.set_parameters(&LinkParameters::of(&full_pace));
+        let handed_before = state.handed_bytes();
+        state.measuring.filler = Some(Filler {
             cookie,
             handler,
             number_next: 0,
@@ -128,7 +128,7 @@ impl<M: Memory> Plane<M> {
 
     /// Stops making packets. Returns `true` once no filler packet waits for transmission.
     pub(in crate::node) fn stop_filling(&mut self, link: LinkId, now: Instant) -> bool {
-        let is_empty = self.line_mut(link).measuring.filler.as_mut().is_none_or(|filler| {
+        let is_empty = self.link_state_mut(link).measuring.filler.as_mut().is_none_or(|filler| {
             filler.stopped = true;
             filler.is_empty()
         });
@@ -140,11 +140,11 @@ impl<M: Memory> Plane<M> {
     /// driver was full.
     pub(in crate::node) fn end_filling(&mut self, link: LinkId) -> u32 {
         let key = key_of(self.filler_path());
-        let line = self.line_mut(link);
-        let Some(filler) = line.measuring.filler.take() else { return 0 };
-        line.scheduler.remove_best_effort(key, drop);
-        let parameters = LinkParameters::of(&line.config);
-        line.scheduler.set_parameters(&parameters);
+        let state = self.link_state_mut(link);
+        let Some(filler) = state.measuring.filler.take() else { return 0 };
+        state.scheduler.remove_best_effort(key, drop);
+        let parameters = LinkParameters::of(&state.config);
+        state.scheduler.set_parameters(&parameters);
         self.context.processor.remove_handler(filler.handler);
         self.divide_rest(Some(link));
         filler.full_times
@@ -154,9 +154,9 @@ impl<M: Memory> Plane<M> {
     /// link leaves (`unblock_one`).
     pub fn arm_filler(&mut self, link: LinkId, now: Instant) {
         let key = key_of(self.filler_path());
-        let line = &mut self.context.links.lines[usize::from(link.0)];
-        let Some(filler) = &line.measuring.filler else { return };
-        let wire_bytes = line.filler_wire_bytes();
+        let state = &mut self.context.links.states[usize::from(link.0)];
+        let Some(filler) = &state.measuring.filler else { return };
+        let wire_bytes = state.filler_wire_bytes();
         if filler.stopped || filler.bytes_left < u64::from(wire_bytes) {
             return self.context.processor.executor.idle(filler.handler);
         }
@@ -168,7 +168,7 @@ impl<M: Memory> Plane<M> {
         // Filler packets that wait here are useless after the end of the measurement, and delay the next
         // users of the link.
         let has_space = filler.queued < RATE_QUEUED_MAX;
-        if has_space && line.scheduler.best_effort_space(now, key, wire_bytes) {
+        if has_space && state.scheduler.best_effort_space(now, key, wire_bytes) {
             self.context.processor.executor.unblock(filler.handler, now);
         } else {
             self.context.processor.executor.block(filler.handler);
@@ -176,12 +176,12 @@ impl<M: Memory> Plane<M> {
     }
 
     pub(super) fn filler_unit(&self, link: LinkId) -> Option<Unit> {
-        let line = self.line(link);
-        line.measuring.filler.as_ref().filter(|filler| !filler.stopped)?;
+        let state = self.link_state(link);
+        state.measuring.filler.as_ref().filter(|filler| !filler.stopped)?;
         Some(Unit {
             kind: WorkKind::BestEffort,
             packets: 1,
-            bytes: filler_payload_bytes(&line.config),
+            bytes: filler_payload_bytes(&state.config),
             message_edge: false,
             application: Nanos::ZERO,
         })
@@ -190,10 +190,10 @@ impl<M: Memory> Plane<M> {
     /// Makes one packet, if there is still room.
     pub fn run_filler(&mut self, link: LinkId, now: Instant) {
         let key = key_of(self.filler_path());
-        let line = self.line_mut(link);
-        let wire_bytes = line.filler_wire_bytes();
-        let is_queued = line.queue_best_effort(key, wire_bytes, Packet::Filler { link }, now);
-        if let Some(filler) = line.measuring.filler.as_mut().filter(|_| is_queued) {
+        let state = self.link_state_mut(link);
+        let wire_bytes = state.filler_wire_bytes();
+        let is_queued = state.queue_best_effort(key, wire_bytes, Packet::Filler { link }, now);
+        if let Some(filler) = state.measuring.filler.as_mut().filter(|_| is_queued) {
             filler.queued += 1;
             filler.bytes_left = filler.bytes_left.saturating_sub(wire_bytes.into());
         }
@@ -202,10 +202,10 @@ impl<M: Memory> Plane<M> {
     /// Writes the next packet, which leaves now.
     pub fn write_filler(&mut self, link: LinkId, now: Instant, out: &mut [u8]) -> Option<usize> {
         let path = self.filler_path();
-        let line = self.line_mut(link);
-        let (payload_bytes, neighbour) = (filler_payload_bytes(&line.config), line.config.neighbour);
-        let (handed, wire_bytes) = (line.handed_bytes(), u64::from(line.filler_wire_bytes()));
-        let filler = line.measuring.filler.as_mut()?;
+        let state = self.link_state_mut(link);
+        let (payload_bytes, neighbour) = (filler_payload_bytes(&state.config), state.config.neighbour);
+        let (handed, wire_bytes) = (state.handed_bytes(), u64::from(state.filler_wire_bytes()));
+        let filler = state.measuring.filler.as_mut()?;
         let (number, cookie) = (filler.number_next, filler.cookie);
         // Bytes of other packets on the link meanwhile. The neighbour assumes the same loss rate for them as
         // for filler.
@@ -223,8 +223,8 @@ impl<M: Memory> Plane<M> {
     /// Receives a packet with which the neighbour fills the link; `false` if the packet is of another kind.
     pub fn take_filler(&mut self, link: LinkId, header: &Header, received: Instant) -> bool {
         let is_filler = header.path.channel == CHANNEL && header.destination == self.config.id;
-        let line = &mut self.context.links.lines[usize::from(link.0)];
-        let counting = line.measuring.counting.as_deref_mut().filter(|_| is_filler);
+        let state = &mut self.context.links.states[usize::from(link.0)];
+        let counting = state.measuring.counting.as_deref_mut().filter(|_| is_filler);
         counting.is_some_and(|counting| counting.take(header, received))
     }
 }

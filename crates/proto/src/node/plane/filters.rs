@@ -87,9 +87,9 @@ impl<M: Memory> Plane<M> {
     /// Whether best-effort packets should be taken from a link's driver: there is room for them, and no more
     /// urgent work waits for the processor. A flood that stays in the driver costs no CPU (RIO 2.0.1).
     pub fn takes_best_effort(&self, link: LinkId) -> bool {
-        let line = self.line(link);
+        let state = self.link_state(link);
         let room =
-            line.frames.best_effort < line.frames.best_effort_max && self.best_effort.arrivals.is_short();
+            state.frames.best_effort < state.frames.best_effort_max && self.best_effort.arrivals.is_short();
         room && !self.context.processor.executor.has_urgent()
     }
 }

@@ -34,7 +34,7 @@ impl<M: Memory> Plane<M> {
 
     /// Payload of the packets into which the messages of a flow over `link` are cut, in bytes.
     fn flow_fragment_bytes(&self, link: LinkId) -> u32 {
-        let packet_bytes = self.line(link).config.best_effort_bytes_max();
+        let packet_bytes = self.link_state(link).config.best_effort_bytes_max();
         self.config.fragment_bytes.min(packet_bytes.saturating_sub(HEADER_BYTES as u32))
     }
 
@@ -84,8 +84,8 @@ impl<M: Memory> Plane<M> {
         if let Some(flow) = self.best_effort.flows.remove(&channel) {
             self.context.processor.remove_handler(flow.handler);
             flow.outgoing.dissolve(&mut self.context.messages);
-            self.line_mut(flow.way.link).scheduler.remove_best_effort(key_of(flow.way.path), drop);
-            self.look_for_leftovers();
+            self.link_state_mut(flow.way.link).scheduler.remove_best_effort(key_of(flow.way.path), drop);
+            self.note_leftovers();
             self.unblock_one(flow.way.link, now);
             return true;
         }
@@ -138,10 +138,10 @@ impl<M: Memory> Plane<M> {
         let flow = self.best_effort.flows.get_mut(&channel);
         let head = flow.and_then(|flow| Some((flow.outgoing.peek(messages)?, flow)));
         let Some((fragment, Flow { way: FlowRoute { link, path, .. }, outgoing, .. })) = head else { return };
-        let line = &mut self.context.links.lines[usize::from(link.0)];
+        let state = &mut self.context.links.states[usize::from(link.0)];
         let packet = Packet::Flow { channel, number: fragment.number, fragment: fragment.index };
-        let wire_bytes = line.wire_bytes(fragment.bytes);
-        if line.queue_best_effort(key_of(*path), wire_bytes, packet, now) {
+        let wire_bytes = state.wire_bytes(fragment.bytes);
+        if state.queue_best_effort(key_of(*path), wire_bytes, packet, now) {
             outgoing.made(messages);
         }
     }
@@ -152,14 +152,14 @@ impl<M: Memory> Flow<M> {
     /// does not compete.
     pub(super) fn arm(&mut self, channel: ChannelId, context: &mut Context<M>, now: Instant) {
         let Context { links, processor: Processor { executor, .. }, messages, .. } = context;
-        let line = &mut links.lines[usize::from(self.way.link.0)];
+        let state = &mut links.states[usize::from(self.way.link.0)];
         let Some(fragment) = self.outgoing.peek(messages) else { return executor.idle(self.handler) };
         executor.ready(self.handler, Activation { eligible: now, deadline: now }, now);
-        if line.scheduler.best_effort_space(now, key_of(self.way.path), line.wire_bytes(fragment.bytes)) {
+        if state.scheduler.best_effort_space(now, key_of(self.way.path), state.wire_bytes(fragment.bytes)) {
             executor.unblock(self.handler, now);
         } else {
             executor.block(self.handler);
-            line.wait(channel, &mut self.listed);
+            state.wait(channel, &mut self.listed);
         }
     }
 }

@@ -35,7 +35,7 @@ impl<M: Memory> Plane<M> {
         let Some(Clip { role: RoleState::Forwarder(forwarder), cpu_bound, counters, soft, .. }) = clip else {
             return;
         };
-        let line = &mut self.context.links.lines[usize::from(forwarder.reservation.link.0)];
+        let state = &mut self.context.links.states[usize::from(forwarder.reservation.link.0)];
         let (mut left, mut freed) = (packets, 0);
         let mut late = Nanos::ZERO;
         while let Some(packet) = forwarder.input.pop_for(&mut self.context.waiting, &mut left) {
@@ -48,7 +48,7 @@ impl<M: Memory> Plane<M> {
             }
             late = late.max(now.since(packet.effective + *cpu_bound));
             let nominal = packet.nominal + *cpu_bound;
-            let wire_bytes = line.wire_bytes(packet.header.payload_bytes);
+            let wire_bytes = state.wire_bytes(packet.header.payload_bytes);
             // A delay by this processor (it had no time for a while) does not move the link's chain.
             // Otherwise the burst that follows would push the chain ahead by one interval per message, which
             // is recovered at only I/128 each.
@@ -58,7 +58,7 @@ impl<M: Memory> Plane<M> {
             let key = Guaranteed { effective, deadline: effective + forwarder.reservation.bound, wire_bytes };
             let reference = Packet::Forward { channel, header: packet.header, frame: packet.frame, nominal };
             counters.messages_in += u64::from(packet.header.fragment == 0);
-            if line.scheduler.enqueue(now, forwarder.reservation.flow, key, reference).is_err() {
+            if state.scheduler.enqueue(now, forwarder.reservation.flow, key, reference).is_err() {
                 counters.no_slot += 1;
                 self.drops.no_slot += 1;
                 freed += 1;
@@ -67,7 +67,7 @@ impl<M: Memory> Plane<M> {
         }
         give_back_frames(soft.as_deref_mut(), freed, &mut self.context.links);
         if freed > 0 {
-            self.look_for_end(channel);
+            self.check_for_end(channel);
         }
         self.note_processor(late, now);
     }
@@ -90,20 +90,20 @@ impl<M: Memory> Plane<M> {
         let Some(waiting) = self.best_effort.arrivals.pop() else { return };
         let (header, frame, link_in) = (waiting.header, waiting.frame, waiting.link);
         if let Some(link) = self.onward(&header) {
-            let line = self.line_mut(link);
-            let wire_bytes = line.wire_bytes(header.payload_bytes);
+            let state = self.link_state_mut(link);
+            let wire_bytes = state.wire_bytes(header.payload_bytes);
             let packet = Packet::Pass { link_in, header, frame };
-            if line.scheduler.enqueue_best_effort(now, key_of(header.path), wire_bytes, packet).is_err() {
+            if state.scheduler.enqueue_best_effort(now, key_of(header.path), wire_bytes, packet).is_err() {
                 self.drops.no_buffer += 1;
                 let kept = u32::from(active(Mutation::RefusedBestEffortKeepsFrame));
-                self.line_mut(link_in).frames.best_effort -= 1 - kept;
+                self.link_state_mut(link_in).frames.best_effort -= 1 - kept;
                 if header.kind == Kind::Guaranteed {
                     self.note_demoted_dropped(&header.path);
                 }
             }
             return;
         }
-        self.line_mut(link_in).frames.best_effort -= 1;
+        self.link_state_mut(link_in).frames.best_effort -= 1;
         if header.kind == Kind::Guaranteed {
             return self.receive_demoted(&header, &frame, now);
         }

@@ -65,7 +65,7 @@ impl<M: Memory> Plane<M> {
         if !self.take_apart(&mut clip, &mut Steps(LEFTOVERS_MAX)) {
             self.leftovers.clips.push_back(clip);
         }
-        self.look_for_leftovers();
+        self.note_leftovers();
     }
 
     /// Whether [`Self::free_some`] has something to do.
@@ -74,12 +74,12 @@ impl<M: Memory> Plane<M> {
     }
 
     /// Notes that something has ended, so that its remains are freed from now on.
-    pub fn look_for_leftovers(&mut self) {
+    pub fn note_leftovers(&mut self) {
         self.leftovers.is_any = !self.leftovers.clips.is_empty()
             || !self.leftovers.resuming.is_empty()
             || self.context.messages.has_leftovers()
             || self.context.waiting.has_leftovers()
-            || self.context.links.lines.iter().any(|line| line.scheduler.has_leftovers());
+            || self.context.links.states.iter().any(|state| state.scheduler.has_leftovers());
     }
 
     /// Frees one slice of the remains.
@@ -99,10 +99,12 @@ impl<M: Memory> Plane<M> {
         } else if self.context.waiting.has_leftovers() {
             self.context.waiting.free_some();
         }
-        if let Some(line) = self.context.links.lines.iter_mut().find(|line| line.scheduler.has_leftovers()) {
-            line.scheduler.free_some(drop);
+        if let Some(state) =
+            self.context.links.states.iter_mut().find(|state| state.scheduler.has_leftovers())
+        {
+            state.scheduler.free_some(drop);
         }
-        self.look_for_leftovers();
+        self.note_leftovers();
     }
 
     fn resume_listed(&mut self, channel: ChannelId) {

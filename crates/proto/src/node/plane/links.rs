@@ -13,20 +13,20 @@ use crate::node::signals::Signals;
 impl<M: Memory> Plane<M> {
     /// All links of the host.
     pub fn links(&self) -> impl Iterator<Item = LinkId> + use<M> {
-        (0..self.context.links.lines.len()).map(|link| LinkId(link as u16))
+        (0..self.context.links.states.len()).map(|link| LinkId(link as u16))
     }
 
-    pub fn line(&self, link: LinkId) -> &LinkState<M> {
-        &self.context.links.lines[usize::from(link.0)]
+    pub fn link_state(&self, link: LinkId) -> &LinkState<M> {
+        &self.context.links.states[usize::from(link.0)]
     }
 
-    pub fn line_mut(&mut self, link: LinkId) -> &mut LinkState<M> {
-        &mut self.context.links.lines[usize::from(link.0)]
+    pub fn link_state_mut(&mut self, link: LinkId) -> &mut LinkState<M> {
+        &mut self.context.links.states[usize::from(link.0)]
     }
 
     /// The link to a neighbour.
     pub fn link_to(&self, node: NodeId) -> Option<LinkId> {
-        let index = self.context.links.lines.iter().position(|line| line.config.neighbour == node)?;
+        let index = self.context.links.states.iter().position(|state| state.config.neighbour == node)?;
         Some(LinkId(index as u16))
     }
 
@@ -47,10 +47,10 @@ impl<M: Memory> Plane<M> {
     pub fn divide_rest(&mut self, link: Option<LinkId>) {
         let Some(link) = link else { return };
         let given = self.stages.link_utilisation(link);
-        let line = self.line_mut(link);
-        if line.config.kernel_traffic == KernelTraffic::Behind {
+        let state = self.link_state_mut(link);
+        if state.config.kernel_traffic == KernelTraffic::Behind {
             let half = Ppm(Ppm::ONE.0.saturating_sub(given.0) / 2);
-            line.scheduler.set_best_effort_cap(half.min(line.config.best_effort_cap));
+            state.scheduler.set_best_effort_cap(half.min(state.config.best_effort_cap));
         }
     }
 
@@ -65,9 +65,9 @@ impl<M: Memory> Plane<M> {
         if !self.stages.set_link(link, &changed, &self.config) {
             return false;
         }
-        let line = self.line_mut(link);
-        line.scheduler.set_parameters(&LinkParameters::of(&changed));
-        line.config = changed.clone();
+        let state = self.link_state_mut(link);
+        state.scheduler.set_parameters(&LinkParameters::of(&changed));
+        state.config = changed.clone();
         self.config.links[index] = changed;
         self.divide_rest(Some(link));
         true
@@ -76,10 +76,10 @@ impl<M: Memory> Plane<M> {
     /// The adapter has sent `wire_bytes` more: sources whose slots became free compete for the processor
     /// again.
     pub fn complete(&mut self, link: LinkId, wire_bytes: u32, now: Instant) {
-        let LinkState { scheduler, waiters: Waiters { left, .. }, .. } = self.line_mut(link);
+        let LinkState { scheduler, waiters: Waiters { left, .. }, .. } = self.link_state_mut(link);
         scheduler.complete_each(wire_bytes, |flow| left.push(flow));
-        while let Some(flow) = self.line_mut(link).waiters.left.pop() {
-            if let Some(channel) = self.line(link).source_of(flow) {
+        while let Some(flow) = self.link_state_mut(link).waiters.left.pop() {
+            if let Some(channel) = self.link_state(link).source_of(flow) {
                 self.arm_clip(channel, now);
             }
         }
@@ -91,7 +91,7 @@ impl<M: Memory> Plane<M> {
     /// send is skipped.
     pub fn unblock_one(&mut self, link: LinkId, now: Instant) {
         self.arm_filler(link, now);
-        while let Some(channel) = self.line_mut(link).waiters.blocked.pop_front() {
+        while let Some(channel) = self.link_state_mut(link).waiters.blocked.pop_front() {
             if self.unblock(channel, now) {
                 return;
             }
@@ -116,9 +116,9 @@ impl<M: Memory> Plane<M> {
 
     /// Whether a waiting signal of the link could be queued by a call of `transmit`.
     pub fn may_queue_signal(&self, link: LinkId, signalling: &Signals) -> bool {
-        let line = self.line(link);
-        !line.signals.is_queued
+        let state = self.link_state(link);
+        !state.signals.is_queued
             && signalling.has_signal(link)
-            && line.scheduler.slots_free(line.signals.flow) > 0
+            && state.scheduler.slots_free(state.signals.flow) > 0
     }
 }

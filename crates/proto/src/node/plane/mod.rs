@@ -19,7 +19,7 @@ mod filters;
 mod flow;
 mod forward;
 mod leftovers;
-mod line;
+mod link_state;
 mod links;
 mod new;
 mod outgoing;
@@ -130,7 +130,7 @@ struct Context<M: Memory> {
 
 /// The links out.
 struct Links<M: Memory> {
-    lines: Vec<LinkState<M>>,
+    states: Vec<LinkState<M>>,
     /// Whether the kernel's share of at least one link follows admission.
     follows: bool,
 }
@@ -263,7 +263,7 @@ struct Frames {
 struct Waiters {
     /// Sources and flows, each at most once.
     blocked: VecDeque<ChannelId>,
-    /// The sources of this host, by their flow; [`NO_SOURCE`](line::NO_SOURCE) for flows of channels that pass through.
+    /// The sources of this host, by their flow; [`NO_SOURCE`](link_state::NO_SOURCE) for flows of channels that pass through.
     sources: Vec<ChannelId>,
     /// Flows whose packets have left in the present completion; empty otherwise.
     left: Vec<FlowIndex>,

@@ -39,11 +39,11 @@ impl<M: Memory> Plane<M> {
         let arrivals_handler = processor.add_handler(Owner::Arrivals, best_effort_parameters(&config));
         let background = HandlerParameters { class: Class::Background, ..best_effort_parameters(&config) };
         let backlog = Backlog::new(processor.add_handler(Owner::Backlog, background));
-        let mut lines = Vec::with_capacity(config.links.len());
+        let mut states = Vec::with_capacity(config.links.len());
         for (index, link) in config.links.iter().enumerate() {
             let owner = Owner::Signals(LinkId(index as u16));
             let handler = processor.add_handler(owner, signals_parameters(rate));
-            lines.push(line(link, rate, &stages, index, handler));
+            states.push(link_state(link, rate, &stages, index, handler));
         }
         let mut plane = Self {
             stages,
@@ -56,7 +56,7 @@ impl<M: Memory> Plane<M> {
                 arrivals_handler,
             },
             context: Context {
-                links: Links { follows: lines.iter().any(|line| line.shaper.is_some()), lines },
+                links: Links { follows: states.iter().any(|state| state.shaper.is_some()), states },
                 processor,
                 messages: Messages::new(),
                 waiting: Slab::new(),
@@ -132,7 +132,7 @@ fn signals_parameters(rate: Rate) -> HandlerParameters {
     }
 }
 
-fn line<M: Memory>(
+fn link_state<M: Memory>(
     link: &LinkConfig,
     rate: Rate,
     stages: &Stages,
@@ -150,7 +150,7 @@ fn line<M: Memory>(
         waiting: VecDeque::with_capacity(SIGNALS_WAITING_MAX),
         handler,
     };
-    let mut line = LinkState {
+    let mut state = LinkState {
         config: link.clone(),
         scheduler,
         signals,
@@ -171,8 +171,8 @@ fn line<M: Memory>(
         },
         shaper: Shaper::of(link, model, signalling),
     };
-    if line.shaper.is_some() {
-        line.set_pace_beside(link.interference.rho, Instant::ZERO);
+    if state.shaper.is_some() {
+        state.set_pace_beside(link.interference.rho, Instant::ZERO);
     }
-    line
+    state
 }

@@ -22,8 +22,8 @@ use crate::wire::{Age, Header, Kind, WireError};
 impl<M: Memory> Plane<M> {
     /// Handles a packet from `link`.
     pub fn receive(&mut self, link: LinkId, port: Port, received: Instant, frame: M::Frame, now: Instant) {
-        let line = self.line_mut(link);
-        line.bytes_in += frame.as_ref().len() as u64 + u64::from(line.config.overhead_bytes);
+        let state = self.link_state_mut(link);
+        state.bytes_in += frame.as_ref().len() as u64 + u64::from(state.config.overhead_bytes);
         match port {
             Port::Signalling => self.receive_signal(link, received, frame, now),
             Port::Data => self.receive_data(link, received, frame, now),
@@ -31,24 +31,24 @@ impl<M: Memory> Plane<M> {
     }
 
     fn receive_signal(&mut self, link: LinkId, received: Instant, frame: M::Frame, now: Instant) {
-        let line = self.line_mut(link);
-        if line.signals.waiting.len() >= SIGNALS_WAITING_MAX {
+        let state = self.link_state_mut(link);
+        if state.signals.waiting.len() >= SIGNALS_WAITING_MAX {
             self.drops.no_buffer += 1;
             return;
         }
-        line.signals.waiting.push_back(SignalIn { received, frame });
+        state.signals.waiting.push_back(SignalIn { received, frame });
         self.arm_signals(link, now);
     }
 
     /// Updates the next activation of a link's signalling handler in the executor.
     pub fn arm_signals(&mut self, link: LinkId, now: Instant) {
-        let line = &self.context.links.lines[usize::from(link.0)];
-        match line.signals.waiting.front() {
-            None => self.context.processor.executor.idle(line.signals.handler),
+        let state = &self.context.links.states[usize::from(link.0)];
+        match state.signals.waiting.front() {
+            None => self.context.processor.executor.idle(state.signals.handler),
             Some(signal) => {
                 let eligible = signal.received;
-                let activation = Activation { eligible, deadline: eligible + line.signals.bound };
-                self.context.processor.executor.ready(line.signals.handler, activation, now);
+                let activation = Activation { eligible, deadline: eligible + state.signals.bound };
+                self.context.processor.executor.ready(state.signals.handler, activation, now);
             }
         }
     }
@@ -57,7 +57,7 @@ impl<M: Memory> Plane<M> {
         let header = match Header::parse(frame.as_ref()) {
             Ok((header, _)) => header,
             Err(WireError::Version(_)) => {
-                self.line_mut(link).packets_foreign += 1;
+                self.link_state_mut(link).packets_foreign += 1;
                 return self.drops.version += 1;
             }
             Err(_) => return self.drops.malformed += 1,
@@ -87,19 +87,19 @@ impl<M: Memory> Plane<M> {
         if clip.local.link_in != Some(link) {
             return self.drops.wrong_link += 1;
         }
-        let line = &mut self.context.links.lines[usize::from(link.0)];
-        let wire_bytes = line.wire_bytes(header.payload_bytes);
+        let state = &mut self.context.links.states[usize::from(link.0)];
+        let wire_bytes = state.wire_bytes(header.payload_bytes);
         clip.touch(&mut self.context.news);
         clip.counters.packets_in += 1;
         clip.counters.digest =
             clip.counters.digest.wrapping_add(Tally::mark(header.message, header.fragment));
         if clip.has_expired(header) {
             clip.counters.expired += 1;
-            return self.look_for_end(channel);
+            return self.check_for_end(channel);
         }
         let mut header = *header;
-        if let Some(late) = line.neighbour.bring_here(&mut header, received) {
-            line.watches.arrivals.late(late, now);
+        if let Some(late) = state.neighbour.bring_here(&mut header, received) {
+            state.watches.arrivals.late(late, now);
             self.context.news.stirred = true;
             clip.counters.late_arrivals += 1;
         }
@@ -114,7 +114,7 @@ impl<M: Memory> Plane<M> {
                 } else {
                     clip.counters.no_buffer += 1;
                     self.drops.no_buffer += 1;
-                    self.look_for_end(channel);
+                    self.check_for_end(channel);
                 }
             }
             Some(Verdict::Demoted) => {
@@ -149,11 +149,11 @@ impl<M: Memory> Plane<M> {
             self.drops.over_cap += 1;
             return false;
         }
-        let line = &mut self.context.links.lines[usize::from(link.0)];
-        let free = line.frames.best_effort < line.frames.best_effort_max;
+        let state = &mut self.context.links.states[usize::from(link.0)];
+        let free = state.frames.best_effort < state.frames.best_effort_max;
         let kept = free && self.best_effort.arrivals.push(Waiting { frame, header, received, link });
         if kept {
-            line.frames.best_effort += 1;
+            state.frames.best_effort += 1;
             self.arm_arrivals(now);
         } else {
             self.drops.no_buffer += 1;
@@ -170,13 +170,13 @@ impl<M: Memory> Plane<M> {
             self.drops.no_receiver += u64::from(!here);
             return here;
         };
-        let line = &self.context.links.lines[usize::from(link.0)];
-        if header.payload_bytes + HEADER_BYTES as u32 > line.config.best_effort_bytes_max() {
+        let state = &self.context.links.states[usize::from(link.0)];
+        if header.payload_bytes + HEADER_BYTES as u32 > state.config.best_effort_bytes_max() {
             self.drops.too_large += 1;
             return false;
         }
         let key = super::best_effort::key_of(header.path);
-        let space = line.scheduler.best_effort_space(now, key, line.wire_bytes(header.payload_bytes));
+        let space = state.scheduler.best_effort_space(now, key, state.wire_bytes(header.payload_bytes));
         self.drops.no_buffer += u64::from(!space);
         space
     }
@@ -219,16 +219,16 @@ impl<M: Memory> Clip<M> {
 
     /// Queues a packet for the handler, or drops it if no buffer is free.
     fn queue(&mut self, packet: PacketIn<M::Frame>, context: &mut Context<M>, stages: &Stages) -> bool {
-        let Context { links: Links { lines, .. }, waiting, .. } = context;
+        let Context { links: Links { states, .. }, waiting, .. } = context;
         let dry = self.pooled_mut().is_some_and(|PooledFrames { link, .. }| {
-            lines[usize::from(link.0)].frames.pooled >= stages.pool_frames(*link)
+            states[usize::from(link.0)].frames.pooled >= stages.pool_frames(*link)
         });
         let input = self.input_mut().filter(|_| !dry);
         let queued = input.and_then(|input| input.push(waiting, packet).then_some(input.packets_used));
         let Some(used) = queued else { return false };
         if let Some(PooledFrames { link, kept }) = self.pooled_mut() {
             *kept += 1;
-            lines[usize::from(link.0)].frames.pooled += 1;
+            states[usize::from(link.0)].frames.pooled += 1;
         }
         self.counters.occupancy_max = self.counters.occupancy_max.max(used);
         true

@@ -23,10 +23,10 @@ impl<M: Memory> Plane<M> {
                 let demoted = source.demoted.as_deref().map(|demoted| &demoted.outgoing);
                 let queues = [Some(&source.outgoing), demoted].into_iter().flatten();
                 queues.map(Outgoing::room_bytes::<Message<M>>).sum::<u64>()
-                    + self.outlet_bytes(&source.reservation)
+                    + self.queue_bytes(&source.reservation)
             }
             RoleState::Forwarder(forwarder) => {
-                input_bytes::<M>(&forwarder.input) + self.outlet_bytes(&forwarder.reservation)
+                input_bytes::<M>(&forwarder.input) + self.queue_bytes(&forwarder.reservation)
             }
             RoleState::Sink(sink) => {
                 let held = sink.at_deadline.as_deref().map_or(0, held_bytes::<M>);
@@ -35,8 +35,8 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    fn outlet_bytes(&self, reservation: &LinkReservation) -> u64 {
-        let slots = self.line(reservation.link).scheduler.occupancy(reservation.flow).slots;
+    fn queue_bytes(&self, reservation: &LinkReservation) -> u64 {
+        let slots = self.link_state(reservation.link).scheduler.occupancy(reservation.flow).slots;
         u64::from(slots) * LinkScheduler::<Packet<M::Frame>>::SLOT_BYTES as u64
     }
 }

@@ -163,7 +163,7 @@ impl Shaper {
     }
 
     /// Updates the contention after a check of best effort.
-    fn look_at_best_effort(&mut self, waits: bool, now: Instant) {
+    fn check_best_effort(&mut self, waits: bool, now: Instant) {
         self.contention = match self.contention {
             Contention::None if waits && self.level > self.sharing.least => {
                 Contention::Suspected(now + SHAPER_CONTENTION)
@@ -290,7 +290,7 @@ impl<M: Memory> LinkState<M> {
         let (waits, is_served) = (self.scheduler.best_effort_waits(), self.scheduler.is_served(now));
         let Some(mut shaper) = self.shaper.take() else { return Vec::new() };
         shaper.stirred = false;
-        shaper.look_at_best_effort(waits, now);
+        shaper.check_best_effort(waits, now);
         if let Some(share) = shaper.decide(is_served, now) {
             let left = self.set_pace_beside(share, now);
             if let Phase::Rising { ref mut at, .. } = shaper.phase {
@@ -309,13 +309,13 @@ impl<M: Memory> Plane<M> {
     /// Adds a channel whose stages are final. Returns whether its outgoing link meets their bounds already.
     pub(super) fn share_with(&mut self, local: &LocalChannel) -> bool {
         let Some((link, stage)) = self.stages.link_stage(local) else { return true };
-        let shaper = self.line_mut(link).shaper.as_mut();
+        let shaper = self.link_state_mut(link).shaper.as_mut();
         shaper.is_none_or(|shaper| shaper.add(local.channel, &stage.demand, stage.bound))
     }
 
     /// Notes that a channel has ended.
     pub(super) fn share_without(&mut self, link: Option<LinkId>, channel: ChannelId) {
-        let shaper = link.and_then(|link| self.line_mut(link).shaper.as_mut());
+        let shaper = link.and_then(|link| self.link_state_mut(link).shaper.as_mut());
         if let Some(shaper) = shaper {
             shaper.remove(channel);
         }
@@ -323,7 +323,7 @@ impl<M: Memory> Plane<M> {
 
     /// Whether a channel's grant waits.
     pub(super) fn awaits_shaper(&self, local: &LocalChannel) -> bool {
-        let shaper = local.link_out.and_then(|link| self.line(link).shaper.as_ref());
+        let shaper = local.link_out.and_then(|link| self.link_state(link).shaper.as_ref());
         shaper.is_some_and(|shaper| shaper.waiting.contains(&local.channel))
     }
 
@@ -332,14 +332,14 @@ impl<M: Memory> Plane<M> {
         if !self.context.links.follows {
             return None;
         }
-        let due = |line: &LinkState<M>| line.shaper.as_ref()?.due(line.scheduler.best_effort_waits());
-        self.context.links.lines.iter().fold(None, |first, line| earliest(first, due(line)))
+        let due = |state: &LinkState<M>| state.shaper.as_ref()?.due(state.scheduler.best_effort_waits());
+        self.context.links.states.iter().fold(None, |first, state| earliest(first, due(state)))
     }
 
     /// Checks every shaper. Channels that may send from now on are in `fitted`.
     pub(in crate::node) fn follow(&mut self, now: Instant) {
-        for line in &mut self.context.links.lines {
-            self.context.news.fitted.extend(line.follow(now));
+        for state in &mut self.context.links.states {
+            self.context.news.fitted.extend(state.follow(now));
         }
     }
 }
@@ -355,9 +355,9 @@ impl<M: Memory> Node<M> {
     /// last value replaces earlier ones. Confirm it with [`Node::handle_shaped`].
     pub fn poll_shaper(&mut self) -> Option<(LinkId, BitRate)> {
         let follows = self.plane.context.links.follows;
-        let lines = self.plane.context.links.lines.iter_mut().enumerate().filter(|_| follows);
-        lines.into_iter().find_map(|(index, line)| {
-            let shaper = line.shaper.as_mut()?;
+        let states = self.plane.context.links.states.iter_mut().enumerate().filter(|_| follows);
+        states.into_iter().find_map(|(index, state)| {
+            let shaper = state.shaper.as_mut()?;
             let share = shaper.request.take()?;
             Some((LinkId(index as u16), shaper.rate_of(share)))
         })
@@ -366,9 +366,9 @@ impl<M: Memory> Node<M> {
     /// Confirms that kernel traffic of a link is limited to `rate` now, and was limited to the larger of this
     /// and the previous rate since the request. No effect if `rate` is not the last that was requested.
     pub fn handle_shaped(&mut self, link: LinkId, rate: BitRate, now: Instant) {
-        let line = self.plane.line_mut(link);
-        if let Some(shrunk) = line.shaper.as_mut().and_then(|shaper| shaper.confirmed(rate)) {
-            line.set_pace_beside(shrunk, now);
+        let state = self.plane.link_state_mut(link);
+        if let Some(shrunk) = state.shaper.as_mut().and_then(|shaper| shaper.confirmed(rate)) {
+            state.set_pace_beside(shrunk, now);
         }
     }
 }
@@ -424,7 +424,7 @@ mod tests {
         ] {
             let mut shaper = shaper();
             (shaper.level, shaper.contention) = (level, before);
-            shaper.look_at_best_effort(waits, NOW);
+            shaper.check_best_effort(waits, NOW);
             assert_eq!(shaper.contention, after, "{level:?} {before:?} {waits}");
         }
     }
@@ -496,7 +496,7 @@ mod tests {
     /// A shaper is checked when something changes or is due: the shaper itself, best effort, a larger share,
     /// and channels that wait for a settled share.
     #[test]
-    fn a_shaper_is_looked_at_when_something_is_due() {
+    fn a_shaper_is_checked_when_something_is_due() {
         let planned = |change: fn(&mut Shaper)| {
             let mut shaper = shaper();
             change(&mut shaper);
@@ -540,7 +540,7 @@ mod tests {
     /// A channel that does not fit at the level waits, once. A channel that is removed waits no more and its
     /// load is removed. Of two calls for one channel, the last one counts.
     #[test]
-    fn who_does_not_fit_waits_until_it_does() {
+    fn a_channel_that_does_not_fit_waits_until_it_does() {
         let link = LinkConfig::new("l", NodeId(2), BitRate(95_000_000));
         let rate = Rate::per_second(100).expect("a rate");
         let contract = Contract::new(1_000, rate, 1, Nanos::from_millis(9)).expect("valid");
@@ -572,7 +572,7 @@ mod tests {
     /// A busy period that began under the exact test must end under it: the share grows once queue 1 is
     /// empty, which is checked again soon.
     #[test]
-    fn a_busy_link_is_looked_at_again_soon() {
+    fn a_busy_link_is_checked_again_soon() {
         let link = LinkConfig {
             interference: Interference { sigma: Nanos::from_micros(500), rho: Ppm(100_000) },
             kernel_share_max: Ppm(950_000),

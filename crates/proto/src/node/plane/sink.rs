@@ -61,7 +61,7 @@ impl<M: Memory> Plane<M> {
             self.notice(channel, Notice::Late);
         }
         if closes {
-            self.look_for_end(channel);
+            self.check_for_end(channel);
         }
     }
 
@@ -88,7 +88,7 @@ impl<M: Memory> Plane<M> {
             self.context.news.first_data = Some(channel);
         }
         if closes {
-            self.look_for_end(channel);
+            self.check_for_end(channel);
         }
         if after.0 > before.0 {
             self.notice(channel, Notice::Late);
@@ -112,7 +112,7 @@ impl<M: Memory> Plane<M> {
         if is_late {
             self.notice(channel, Notice::Late);
         }
-        self.look_for_end(channel);
+        self.check_for_end(channel);
     }
 }
 

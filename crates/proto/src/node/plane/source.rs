@@ -85,7 +85,7 @@ impl<M: Memory> Plane<M> {
     pub(super) fn source_unit(&self, source: &Source<M>, handler: HandlerId) -> Option<Unit> {
         let fragment = source.outgoing.peek(&self.context.messages)?;
         let run = run_of(&fragment, self.context.processor.executor.unit_packets(handler));
-        let free = self.line(source.reservation.link).scheduler.slots_free(source.reservation.flow);
+        let free = self.link_state(source.reservation.link).scheduler.slots_free(source.reservation.flow);
         let packets = if free < run { 0 } else { run };
         let bytes = packets * fragment.bytes;
         Some(Unit {
@@ -104,17 +104,17 @@ impl<M: Memory> Plane<M> {
         let latency = self.config.cpu.release_latency;
         let is_policed = end.take_behind(&mut self.context, now, latency);
         let SourceEnd { source, cpu_bound, counters, .. } = end;
-        let line = &mut self.context.links.lines[usize::from(source.reservation.link.0)];
+        let state = &mut self.context.links.states[usize::from(source.reservation.link.0)];
         let due =
             source.outgoing.peek(&self.context.messages).map(|fragment| fragment.arrival.logical + cpu_bound);
         let messages = &mut self.context.messages;
         // The link has had a slot for each since the unit began (source_unit): only this handler takes slots
         // of the flow.
-        (0..packets).try_for_each(|_| source.make_fragment(channel, cpu_bound, line, messages, now));
-        let used = line.scheduler.occupancy(source.reservation.flow).slots_used_max;
+        (0..packets).try_for_each(|_| source.make_fragment(channel, cpu_bound, state, messages, now));
+        let used = state.scheduler.occupancy(source.reservation.flow).slots_used_max;
         counters.occupancy_max = counters.occupancy_max.max(used);
         // If the adapter sets the pace, or had no room, the source may have waited for the adapter.
-        if line.config.pace == Pacing::Clock && now.since(line.watches.full_at) >= WATCH_SLOT {
+        if state.config.pace == Pacing::Clock && now.since(state.watches.full_at) >= WATCH_SLOT {
             self.note_processor(due.map_or(Nanos::ZERO, |due| now.since(due)), now);
         }
         if is_policed {
@@ -144,10 +144,10 @@ impl<M: Memory> Plane<M> {
             Some((source.reservation.link, local, outgoing, fragment))
         });
         let Some((link, local, outgoing, fragment)) = head else { return };
-        let line = &mut self.context.links.lines[usize::from(link.0)];
+        let state = &mut self.context.links.states[usize::from(link.0)];
         let packet = Packet::Demoted { channel, number: fragment.number, fragment: fragment.index };
-        let wire_bytes = line.wire_bytes(fragment.bytes);
-        if line.queue_best_effort(key_of(local.path), wire_bytes, packet, now) {
+        let wire_bytes = state.wire_bytes(fragment.bytes);
+        if state.queue_best_effort(key_of(local.path), wire_bytes, packet, now) {
             outgoing.made(messages);
         }
     }
@@ -181,7 +181,7 @@ impl<M: Memory> SourceEnd<'_, M> {
         if source.ends() {
             news.drained.push_back(local.channel);
         }
-        let line = &mut links.lines[usize::from(source.reservation.link.0)];
+        let state = &mut links.states[usize::from(source.reservation.link.0)];
         match source.outgoing.peek(messages) {
             None => executor.idle(*handler),
             Some(fragment) => {
@@ -190,9 +190,9 @@ impl<M: Memory> SourceEnd<'_, M> {
                     Activation { eligible: logical - *cpu_horizon, deadline: logical + *cpu_bound };
                 executor.ready(*handler, activation, now);
                 let run = run_of(&fragment, executor.unit_packets(*handler));
-                if line.scheduler.slots_free(source.reservation.flow) < run {
+                if state.scheduler.slots_free(source.reservation.flow) < run {
                     executor.block(*handler);
-                    line.wait(local.channel, &mut source.listed);
+                    state.wait(local.channel, &mut source.listed);
                 } else {
                     executor.unblock(*handler, now);
                 }
@@ -201,13 +201,15 @@ impl<M: Memory> SourceEnd<'_, M> {
         let Some(demoted) = &source.demoted else { return };
         let key = key_of(local.path);
         match demoted.outgoing.peek(messages) {
-            Some(fragment) if line.scheduler.best_effort_space(now, key, line.wire_bytes(fragment.bytes)) => {
+            Some(fragment)
+                if state.scheduler.best_effort_space(now, key, state.wire_bytes(fragment.bytes)) =>
+            {
                 let eligible = fragment.arrival.logical;
                 executor.ready(demoted.handler, Activation { eligible, deadline: eligible }, now);
             }
             Some(_) => {
                 executor.idle(demoted.handler);
-                line.wait(local.channel, &mut source.listed);
+                state.wait(local.channel, &mut source.listed);
             }
             None => executor.idle(demoted.handler),
         }
@@ -338,18 +340,18 @@ impl<M: Memory> Source<M> {
         &mut self,
         channel: ChannelId,
         cpu_bound: Nanos,
-        line: &mut LinkState<M>,
+        state: &mut LinkState<M>,
         messages: &mut Messages<Message<M>>,
         now: Instant,
     ) -> Option<()> {
         let fragment = self.outgoing.peek(messages)?;
         let nominal = fragment.arrival.logical + cpu_bound;
-        let wire_bytes = line.wire_bytes(fragment.bytes);
+        let wire_bytes = state.wire_bytes(fragment.bytes);
         // A delay by the processor does not move the link's chain, as in a forwarder.
         let effective = self.link_arrivals.accept(fragment.wire_number, nominal);
         let key = Guaranteed { effective, deadline: effective + self.reservation.bound, wire_bytes };
         let packet = Packet::Source { channel, number: fragment.number, fragment: fragment.index, nominal };
-        let queued = line.scheduler.enqueue(now, self.reservation.flow, key, packet).ok();
+        let queued = state.scheduler.enqueue(now, self.reservation.flow, key, packet).ok();
         debug_assert!(queued.is_some(), "a unit has no more packets than there are slots");
         queued.map(|()| self.outgoing.made(messages))
     }

@@ -32,22 +32,22 @@ impl<M: Memory> Plane<M> {
         out: &mut [u8],
     ) -> Option<Transmit<M::Frame>> {
         if signalling.has_signal(link) {
-            self.line_mut(link).queue_signal(now);
+            self.link_state_mut(link).queue_signal(now);
         }
         for _ in 0..SKIPS_MAX {
-            let scheduled = self.line_mut(link).scheduler.poll(now)?;
+            let scheduled = self.link_state_mut(link).scheduler.poll(now)?;
             self.judge_departure(link, &scheduled, now);
             let wire_bytes = scheduled.wire_bytes;
             if matches!(scheduled.packet, Packet::Signal) {
-                let line = self.line_mut(link);
-                line.signals.is_queued = false;
-                signalling.set_received(link, line.bytes_in);
+                let state = self.link_state_mut(link);
+                state.signals.is_queued = false;
+                signalling.set_received(link, state.bytes_in);
                 if let Some(len) = signalling.poll_signal(link, now, scheduled.departure_latest, out) {
-                    line.signals.packets += 1;
+                    state.signals.packets += 1;
                     let packet = PacketOut::Written(len);
                     return Some(Transmit { port: Port::Signalling, wire_bytes, packet });
                 }
-                line.scheduler.retract();
+                state.scheduler.retract();
                 continue;
             }
             let packet = self.write(scheduled, now, out);
@@ -55,7 +55,7 @@ impl<M: Memory> Plane<M> {
             if let Some(packet) = packet {
                 return Some(Transmit { port: Port::Data, wire_bytes, packet });
             }
-            self.line_mut(link).scheduler.retract();
+            self.link_state_mut(link).scheduler.retract();
         }
         None
     }
@@ -68,21 +68,22 @@ impl<M: Memory> Plane<M> {
         if scheduled.departure_latest <= deadline {
             return;
         }
-        let soonest = now + self.line(link).config.rate.time_of(u64::from(scheduled.wire_bytes));
+        let soonest = now + self.link_state(link).config.rate.time_of(u64::from(scheduled.wire_bytes));
         let late = soonest.since(deadline);
         if late == Nanos::ZERO {
             return;
         }
         // A late processor queues packets late: the link had no time left for them.
         let is_queued_late = self.context.processor.watch.is_stirred(now);
-        let line = self.line_mut(link);
+        let state = self.link_state_mut(link);
         // The link is filled on purpose, and no channel waits.
-        if line.measuring.filler.is_some() {
+        if state.measuring.filler.is_some() {
             return;
         }
-        let is_held = line.config.pace == Pacing::Completion || now.since(line.watches.full_at) < WATCH_SLOT;
+        let is_held =
+            state.config.pace == Pacing::Completion || now.since(state.watches.full_at) < WATCH_SLOT;
         if is_held && !is_queued_late {
-            line.watches.departures.late(late, now);
+            state.watches.departures.late(late, now);
             self.context.news.stirred = true;
         } else {
             self.note_processor(late, now);
@@ -118,12 +119,12 @@ impl<M: Memory> Plane<M> {
                     clip.counters.bytes_out += u64::from(header.message_bytes);
                 }
                 if closes {
-                    self.look_for_end(channel);
+                    self.check_for_end(channel);
                 }
                 return pass_on(&Header { slack_ns, age, ..header }, frame, out);
             }
             Packet::Pass { link_in, header, frame } => {
-                self.line_mut(link_in).frames.best_effort -= 1;
+                self.link_state_mut(link_in).frames.best_effort -= 1;
                 self.count_demoted(&header);
                 return pass_on(&header, frame, out);
             }
@@ -141,7 +142,7 @@ impl<M: Memory> Plane<M> {
         }
         let Some((channel, clip)) = self.channels.clip_of_path(&header.path) else { return };
         clip.counters.packets_out += 1;
-        self.look_for_end(channel);
+        self.check_for_end(channel);
     }
 
     fn write_source(

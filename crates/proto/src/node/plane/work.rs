@@ -24,7 +24,7 @@ pub(super) struct Unit {
 impl Unit {
     fn of(self, handler: HandlerId) -> Work {
         let Self { kind, packets, bytes, message_edge, application } = self;
-        Work { handler: handler.0, kind, packets, bytes, message_edge, application }
+        Work { handler, kind, packets, bytes, message_edge, application }
     }
 }
 
@@ -71,7 +71,7 @@ impl<M: Memory> Plane<M> {
     /// Applies the effects of a unit and returns its owner; the node handles signalling. Returns `None` and
     /// does nothing if the handler is removed.
     pub fn finish(&mut self, work: &Work, now: Instant) -> Option<Owner> {
-        let handler = HandlerId(work.handler);
+        let handler = work.handler;
         if !self.context.processor.executor.is_running(handler) {
             return None;
         }
@@ -136,7 +136,7 @@ impl<M: Memory> Plane<M> {
             Owner::Rtu(id) => self.rtu_unit(id, true, now),
             Owner::RtuRest(id) => self.rtu_unit(id, false, now),
             Owner::Signals(link) => {
-                let waiting = self.line(link).signals.waiting.front()?;
+                let waiting = self.link_state(link).signals.waiting.front()?;
                 let bytes = waiting.frame.as_ref().len() as u32;
                 Some(Unit {
                     kind: WorkKind::Signalling,

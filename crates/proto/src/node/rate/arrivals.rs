@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_drains_evenly_is_told_to_the_packet() {
+    fn an_even_drain_is_measured_to_the_packet() {
         let counted = counted(3_000, |number, _| Some(5_000_000 + number * 400_000)).expect("enough");
         assert_eq!(counted.rate(1_000), BitRate(20_000_000));
         assert_eq!(counted.offered_rate(1_000), BitRate(80_000_000));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_repeated_or_somebody_elses_does_not_count() {
+    fn repeated_and_foreign_packets_do_not_count() {
         let mut arrivals = FillerArrivals::new(COOKIE);
         let header = |number| filler_header(Default::default(), NodeId(2), COOKIE, number, 9, Instant(0));
         assert!(arrivals.take(&header(4), Instant(1)) && arrivals.take(&header(4), Instant(2)));

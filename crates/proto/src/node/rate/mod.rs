@@ -175,14 +175,14 @@ impl<M: Memory> Node<M> {
             self.on_rate_word(link, word, now);
         }
         let neighbour = self.signalling.neighbour(link, now);
-        let line = self.plane.line(link);
-        let sent = line.handed_bytes();
-        let (configured, packet) = (line.config().rate, line.wire_bytes(line.config().packet_bytes_max));
+        let state = self.plane.link_state(link);
+        let sent = state.handed_bytes();
+        let (configured, packet) = (state.config().rate, state.wire_bytes(state.config().packet_bytes_max));
         let drift = Ppm(self.plane.config().clock_tolerance.0.saturating_mul(2));
         if let Some((bytes, at)) = neighbour.their_received {
             let was_slow = self.measured_slow(link).is_some();
             let seen = LinkSample { sent, received: bytes, at, now };
-            self.rates.links[usize::from(link.0)].watch.look(seen, configured, packet, drift);
+            self.rates.links[usize::from(link.0)].watch.observe(seen, configured, packet, drift);
             if was_slow != self.measured_slow(link).is_some() {
                 self.plane.stir();
             }
@@ -197,7 +197,7 @@ impl<M: Memory> Node<M> {
         let is_known = rate.measured.is_some_and(|(_, life)| life == neighbour.lives);
         // An unused link that was slow may be as configured again: who looks at it must not wait for somebody to ask.
         let proves = is_slow && users == 0;
-        let wants = self.plane.line(link).config().rate_auto && !is_known || proves;
+        let wants = self.plane.link_state(link).config().rate_auto && !is_known || proves;
         if wants
             && rate.again_at <= now
             && neighbour.alive
@@ -216,7 +216,7 @@ impl<M: Memory> Node<M> {
     fn note_refused(&mut self, link: LinkId, refusal: RateRefusal) {
         let rate = &mut self.rates.links[usize::from(link.0)];
         rate.refused = Some(refusal);
-        if rate.measured.is_none() && self.plane.line(link).config().rate_auto {
+        if rate.measured.is_none() && self.plane.link_state(link).config().rate_auto {
             self.plane.stages_mut().set_rate_unknown(link, Some(refusal));
         }
     }
@@ -247,13 +247,13 @@ impl<M: Memory> Node<M> {
     /// one with the lower id is first.
     fn on_rate_asked(&mut self, link: LinkId, token: Cookie, now: Instant) {
         let yields = matches!(self.rates.links[usize::from(link.0)].own, Own::Asked { .. })
-            && self.plane.line(link).config().neighbour < self.plane.config().id;
+            && self.plane.link_state(link).config().neighbour < self.plane.config().id;
         if yields {
             self.end_rate(link, Err(RateRefusal::Busy), now);
         }
         // Its earlier request is over; requests that have waited for that one are served first.
         if self.rates.links[usize::from(link.0)].theirs.take().is_some() {
-            self.plane.line_mut(link).end_counting();
+            self.plane.link_state_mut(link).end_counting();
             self.signalling.open_link(link, now, &mut self.plane);
         }
         let channels = self.users_of(link);
@@ -264,7 +264,7 @@ impl<M: Memory> Node<M> {
         let rate = &mut self.rates.links[usize::from(link.0)];
         let until = now + RATE_TIME + RATE_DRAIN_TIME;
         (rate.theirs, rate.life) = (Some((token, until)), life);
-        self.plane.line_mut(link).begin_counting(token);
+        self.plane.link_state_mut(link).begin_counting(token);
         self.signalling.close_link(link);
         self.signalling.send_rate(link, RateWord::Go { token });
     }
@@ -275,7 +275,7 @@ impl<M: Memory> Node<M> {
             return;
         }
         rate.theirs = None;
-        let counting = self.plane.line_mut(link).end_counting();
+        let counting = self.plane.link_state_mut(link).end_counting();
         let counted = counting.and_then(|counting| counting.counted());
         self.signalling.send_rate(link, RateWord::Report { token, counted });
         self.signalling.open_link(link, now, &mut self.plane);
@@ -330,7 +330,7 @@ impl<M: Memory> Node<M> {
     fn drop_rate(&mut self, link: LinkId, why: RateRefusal, now: Instant) {
         let rate = &mut self.rates.links[usize::from(link.0)];
         if rate.theirs.take().is_some() {
-            self.plane.line_mut(link).end_counting();
+            self.plane.link_state_mut(link).end_counting();
         }
         if self.rates.links[usize::from(link.0)].own == Own::Idle {
             return self.signalling.open_link(link, now, &mut self.plane);

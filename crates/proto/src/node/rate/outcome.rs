@@ -64,7 +64,7 @@ impl<M: Memory> Node<M> {
 
     /// The status of a link's rate.
     pub fn rate_status(&self, link: LinkId) -> RateStatus {
-        let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.line(link).config());
+        let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.link_state(link).config());
         RateStatus {
             rate: config.rate,
             error: config.rate_error,
@@ -78,7 +78,7 @@ impl<M: Memory> Node<M> {
     /// The drain rate of a link if a measurement found it to be below the rate that admission assumes, and no
     /// faster rate was observed since.
     pub(in crate::node) fn measured_slow(&self, link: LinkId) -> Option<BitRate> {
-        let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.line(link).config());
+        let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.link_state(link).config());
         let (measured, _) = rate.measured.filter(|_| !config.rate_auto)?;
         let most = measured.at_most();
         let seen = rate.watch.observed().filter(|seen| seen.at > measured.at);
@@ -99,19 +99,19 @@ impl<M: Memory> Node<M> {
 
     /// Evaluates the neighbour's count.
     pub(super) fn judge_rate(&self, link: LinkId, counted: &RateSample, now: Instant) -> MeasuredRate {
-        let (line, rate) = (self.plane.line(link), &self.rates.links[usize::from(link.0)]);
-        let wire_bytes = line.filler_wire_bytes();
+        let (state, rate) = (self.plane.link_state(link), &self.rates.links[usize::from(link.0)]);
+        let wire_bytes = state.filler_wire_bytes();
         // A neighbour cannot report more than was tried.
-        let tried = line.config().rate_ceiling.unwrap_or(line.config().rate).max(line.config().rate);
+        let tried = state.config().rate_ceiling.unwrap_or(state.config().rate).max(state.config().rate);
         let through = counted.rate(wire_bytes).min(tried);
         // The receiver's clock against ours: each within the domain's tolerance.
         let clocks = self.plane.config().clock_tolerance.0.saturating_mul(2);
         let error = Ppm(counted.error(wire_bytes).0.saturating_add(clocks).min(Ppm::ONE.0));
-        let is_shaped = line.config().kernel_traffic == KernelTraffic::Behind;
+        let is_shaped = state.config().kernel_traffic == KernelTraffic::Behind;
         let filling = Filling {
             through,
             offered: counted.offered_rate(wire_bytes),
-            shaped: is_shaped.then(|| line.config().rate.less(line.config().rate_error).less(SHAPED)),
+            shaped: is_shaped.then(|| state.config().rate.less(state.config().rate_error).less(SHAPED)),
             full_times: rate.full_times,
         };
         MeasuredRate { rate: through, error, at_least: !filling.is_complete(error), at: now }
@@ -123,7 +123,7 @@ impl<M: Memory> Node<M> {
         link: LinkId,
         measured: MeasuredRate,
     ) -> Result<MeasuredRate, RateRefusal> {
-        if !self.plane.line(link).config().rate_auto {
+        if !self.plane.link_state(link).config().rate_auto {
             return Ok(measured);
         }
         let error = Ppm(measured.error.0.max(self.rates.errors[usize::from(link.0)].0));

@@ -28,14 +28,14 @@ fn report(node: &mut Node<Nothing>, token: Cookie, counted: RateSample) -> RateS
 
 /// A report about a measurement that was given up does not count for the present one.
 #[test]
-fn a_report_of_another_measurement_says_nothing() {
+fn a_report_of_another_measurement_is_ignored() {
     let mut node = waiting();
     let counted = sample(1_000, Nanos::from_secs(1));
     let status = report(&mut node, Cookie(6), counted);
     assert_eq!((status.measured, status.refused, node.rates.poll_event()), (None, None, None));
     assert!(node.measures_rate(LINK), "it waits for its own");
     let status = report(&mut node, TOKEN, counted);
-    let wire_bytes = u64::from(node.plane.line(LINK).filler_wire_bytes());
+    let wire_bytes = u64::from(node.plane.link_state(LINK).filler_wire_bytes());
     assert_eq!(status.measured.map(|measured| measured.rate), Some(BitRate(wire_bytes * 8_000)));
     assert!(!node.measures_rate(LINK) && node.rates.poll_event().is_some());
 }

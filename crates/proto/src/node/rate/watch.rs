@@ -52,7 +52,7 @@ impl DrainWatch {
 
     /// Evaluates a sample of a link whose configured rate is `configured` and whose packets take `packet`
     /// bytes of the wire at most; `drift` between the two clocks.
-    pub fn look(&mut self, seen: LinkSample, configured: BitRate, packet: u32, drift: Ppm) {
+    pub fn observe(&mut self, seen: LinkSample, configured: BitRate, packet: u32, drift: Ppm) {
         let Some(last) = self.last else { return self.last = Some(seen) };
         let span = seen.at.since(last.at);
         if span < RATE_LOOK_MIN && seen.received >= last.received {
@@ -102,13 +102,13 @@ mod tests {
     fn after(spans: &[(u64, u64)]) -> Option<MeasuredRate> {
         let mut watch = DrainWatch::default();
         let mut seen = LinkSample { sent: 0, received: 0, at: Instant(7), now: Instant(9) };
-        watch.look(seen, CONFIGURED, 1_530, Ppm(200));
+        watch.observe(seen, CONFIGURED, 1_530, Ppm(200));
         for (sent, received) in spans {
             seen.sent += sent;
             seen.received += received;
             seen.at = seen.at + Nanos::from_secs(1);
             seen.now = seen.now + Nanos::from_secs(1);
-            watch.look(seen, CONFIGURED, 1_530, Ppm(200));
+            watch.observe(seen, CONFIGURED, 1_530, Ppm(200));
         }
         watch.observed()
     }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_keeps_up_drains_that_much_at_least_and_an_idle_one_says_nothing() {
+    fn a_link_without_backlog_gives_a_lower_bound_and_an_idle_one_gives_none() {
         let found = after(&[(10_000_000, 10_000_000), (9_000_000, 9_000_000)]).expect("told");
         assert_eq!((found.rate, found.at_least), (BitRate(80_000_000), true));
         assert_eq!(after(&[(1_000, 1_000), (500_000, 500_000)]), None);
@@ -139,7 +139,7 @@ mod tests {
         let mut watch = DrainWatch::default();
         for (received, at) in [(9_000_000, 1), (100, 2), (12_000_000, 3)] {
             let at = Instant(at * 1_000_000_000);
-            watch.look(LinkSample { sent: 0, received, at, now: at }, CONFIGURED, 1_530, Ppm(0));
+            watch.observe(LinkSample { sent: 0, received, at, now: at }, CONFIGURED, 1_530, Ppm(0));
         }
         assert_eq!(watch.observed().map(|seen| seen.rate), Some(BitRate(95_999_200)));
     }
@@ -157,27 +157,27 @@ mod tests {
     }
 
     #[test]
-    fn looks_that_follow_too_soon_or_too_late_say_nothing() {
+    fn checks_too_soon_or_too_late_give_no_result() {
         // Twice what comes out is handed over, all the time: two checks in a row show it.
-        let after = |apart: Nanos, looks: u64| {
+        let after = |apart: Nanos, breach_watch: u64| {
             let mut watch = DrainWatch::default();
-            for number in 0..=looks {
+            for number in 0..=breach_watch {
                 let at = Instant(7) + apart * number;
                 let received = apart.0 * number / 400;
                 let seen = LinkSample { sent: 2 * received, received, at, now: at };
-                watch.look(seen, CONFIGURED, 1_530, Ppm(0));
+                watch.observe(seen, CONFIGURED, 1_530, Ppm(0));
             }
             watch.observed().map(|seen| (seen.rate, seen.at_least))
         };
-        let told = Some((BitRate(20_000_000), false));
-        assert_eq!(after(RATE_LOOK_MIN, 2), told);
+        let reported = Some((BitRate(20_000_000), false));
+        assert_eq!(after(RATE_LOOK_MIN, 2), reported);
         assert_eq!(
             after(RATE_LOOK_MIN - Nanos(1), 2),
             None,
             "the second is no look, and the third the first"
         );
         assert_eq!(after(RATE_LOOK_MIN - Nanos(1), 4).map(|(_, at_least)| at_least), Some(false));
-        assert_eq!(after(RATE_LOOK_MAX, 2), told);
+        assert_eq!(after(RATE_LOOK_MAX, 2), reported);
         assert_eq!(after(RATE_LOOK_MAX + Nanos(1), 50), None);
     }
 }

@@ -231,19 +231,19 @@ impl Stages {
     /// Asks the local stages, each for its smallest bound, all within `limit`; they hold it unless `dry`. The
     /// answer follows ([`Self::poll_answer`]).
     pub fn ask(&mut self, local: &Arc<LocalChannel>, limit: Nanos, dry: bool) {
-        let question = match self.wish(local, limit, dry) {
-            Ok(wish) => {
-                if let Some(planned) = wish.cpu.planned.filter(|_| !dry) {
+        let question = match self.request(local, limit, dry) {
+            Ok(request) => {
+                if let Some(planned) = request.cpu.planned.filter(|_| !dry) {
                     self.plan[planned].taken = Some(local.channel);
                 }
-                Question::Hold(local.clone(), Box::new(wish))
+                Question::Hold(local.clone(), Box::new(request))
             }
             Err(cause) => Question::Refused(local.clone(), cause),
         };
         self.put(question);
     }
 
-    fn wish(&self, local: &LocalChannel, limit: Nanos, dry: bool) -> Result<StagesRequest, RefuseCause> {
+    fn request(&self, local: &LocalChannel, limit: Nanos, dry: bool) -> Result<StagesRequest, RefuseCause> {
         self.check_suitable(local)?;
         self.check_broken(local)?;
         self.check_rate(local)?;
@@ -253,7 +253,7 @@ impl Stages {
             demand: self.link_demand(local, link, Nanos::ZERO),
             propagation_max: self.links[usize::from(link.0)].propagation_max,
         });
-        Ok(StagesRequest { kind, cpu: self.cpu_wish(local, limit)?, link, limit, dry })
+        Ok(StagesRequest { kind, cpu: self.cpu_request(local, limit)?, link, limit, dry })
     }
 
     /// Sets or clears the breach of the processor.
@@ -326,9 +326,9 @@ impl Stages {
         terms: &CommitTerms,
         limit: Nanos,
     ) {
-        let trial = |wish| Trial { wish, wanted, terms: terms.clone(), unasked: unasked(local) };
-        self.put(match self.wish(local, limit, false) {
-            Ok(wish) => Question::Try(local.clone(), Box::new(trial(wish))),
+        let trial = |request| Trial { request, wanted, terms: terms.clone(), unasked: unasked(local) };
+        self.put(match self.request(local, limit, false) {
+            Ok(request) => Question::Try(local.clone(), Box::new(trial(request))),
             Err(cause) => Question::Untried(local.clone(), cause),
         });
     }
@@ -373,7 +373,7 @@ impl Stages {
     }
 
     /// The demand of a channel for the processor; a flow of the host's plan is reserved already.
-    fn cpu_wish(&self, local: &LocalChannel, limit: Nanos) -> Result<HeldStage, RefuseCause> {
+    fn cpu_request(&self, local: &LocalChannel, limit: Nanos) -> Result<HeldStage, RefuseCause> {
         if let Some(index) = self.planned(local)? {
             return self.offer_planned(local, index, limit);
         }

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{AdmissionPolicy, Demand, Explanation, Nanos, Ppm, Refusal, RefusalReason, StageKey};
 
 use super::planned::planned_bound;
-use super::rtu::{RtuPlace, RtuWishes};
+use super::rtu::{RtuPlace, RtuStageRequests};
 use super::{HeldStage, Policies, counts_early};
 use crate::api::{RefuseCause, RtuId, RtuRefusal, StageKind};
 use crate::ids::{ChannelId, LinkId};
@@ -56,7 +56,7 @@ pub(super) struct Final {
 /// The final reservation that a channel without one asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trial {
-    pub wish: StagesRequest,
+    pub request: StagesRequest,
     /// `None`: the offered bounds.
     pub wanted: Option<Vec<Nanos>>,
     pub terms: CommitTerms,
@@ -78,7 +78,7 @@ pub(super) enum Question {
     Relax(ChannelId, Box<Final>),
     Release(ChannelId, Option<LinkId>),
     /// A program's handler wants a place on the processor, and on the link that it sends on.
-    HoldRtu(RtuId, RtuWishes),
+    HoldRtu(RtuId, RtuStageRequests),
     /// It gives its places back.
     ReleaseRtu(RtuId, Option<LinkId>),
 }
@@ -147,8 +147,8 @@ impl Policies {
     /// Answers one question.
     pub fn answer(&mut self, question: Question) -> Answer {
         match question {
-            Question::Hold(local, wish) => {
-                let answer = self.hold(local.channel, &wish);
+            Question::Hold(local, request) => {
+                let answer = self.hold(local.channel, &request);
                 Answer::Held(local, answer)
             }
             Question::Refused(local, cause) => Answer::Held(local, Err(cause)),
@@ -162,7 +162,7 @@ impl Policies {
                 self.release(channel, link);
                 Answer::Released
             }
-            Question::HoldRtu(id, wishes) => Answer::Rtu(id, self.hold_rtu(id, &wishes)),
+            Question::HoldRtu(id, requests) => Answer::Rtu(id, self.hold_rtu(id, &requests)),
             Question::ReleaseRtu(id, link) => {
                 self.release_rtu(id, link);
                 Answer::RtuReleased(id)
@@ -171,13 +171,13 @@ impl Policies {
     }
 
     /// Tests the stages, each with its smallest bound, together within the limit; holds them unless `dry`.
-    fn hold(&mut self, channel: ChannelId, wish: &StagesRequest) -> Result<Offered, RefuseCause> {
-        let refused = |refusal| RefuseCause::Stage { kind: wish.kind, refusal };
-        let cpu = self.offer_cpu(wish).map_err(refused)?;
-        let link = wish.link.map(|link| self.offer_link(&link, &cpu, wish.limit)).transpose()?;
+    fn hold(&mut self, channel: ChannelId, request: &StagesRequest) -> Result<Offered, RefuseCause> {
+        let refused = |refusal| RefuseCause::Stage { kind: request.kind, refusal };
+        let cpu = self.offer_cpu(request).map_err(refused)?;
+        let link = request.link.map(|link| self.offer_link(&link, &cpu, request.limit)).transpose()?;
         // Explain before the stages are held: afterwards each would count the channel itself among the
         // others.
-        let cpu_made_of = self.explain_cpu(&cpu, wish.limit);
+        let cpu_made_of = self.explain_cpu(&cpu, request.limit);
         let mut offered = Offered {
             cpu,
             cpu_made_of,
@@ -186,7 +186,7 @@ impl Policies {
                 let made_of = self.link(link).explain(&stage.demand, left).unwrap_or_default();
                 (link, stage, made_of, Ppm(0))
             }),
-            dry: wish.dry,
+            dry: request.dry,
         };
         self.take(channel, &offered).map_err(|cause| match cause {
             RefusedBy::Cpu(refusal) => refused(refusal),
@@ -198,16 +198,16 @@ impl Policies {
         }
         // The report is the same in both cases: the rest of D is shared later in proportion to the reserved
         // utilisations.
-        if wish.dry {
-            self.release(channel, wish.link.map(|wish| wish.link));
+        if request.dry {
+            self.release(channel, request.link.map(|request| request.link));
         }
         Ok(offered)
     }
 
     /// Holds, relaxes and releases in one call, without another question in between.
     fn try_final(&mut self, channel: ChannelId, trial: Trial) -> Result<(Relaxed, CommitTerms), RefuseCause> {
-        let Trial { wish, wanted, terms, unasked } = trial;
-        let Offered { cpu, link, .. } = self.hold(channel, &wish)?;
+        let Trial { request, wanted, terms, unasked } = trial;
+        let Offered { cpu, link, .. } = self.hold(channel, &request)?;
         let link = link.map(|(link, stage, ..)| (link, stage));
         let offered = || core::iter::once(cpu.bound).chain(link.map(|(_, stage)| stage.bound)).collect();
         let wanted = wanted.unwrap_or_else(offered);
@@ -222,13 +222,13 @@ impl Policies {
     }
 
     /// The processor's offer, including the wait for a timer.
-    fn offer_cpu(&mut self, wish: &StagesRequest) -> Result<HeldStage, Refusal> {
-        let stage = wish.cpu;
+    fn offer_cpu(&mut self, request: &StagesRequest) -> Result<HeldStage, Refusal> {
+        let stage = request.cpu;
         if stage.planned.is_some() {
             return Ok(stage);
         }
         let wait = stage.wait;
-        match self.cpu.offer(&stage.demand, (stage.bound_max - wait).min(wish.limit - wait)) {
+        match self.cpu.offer(&stage.demand, (stage.bound_max - wait).min(request.limit - wait)) {
             Ok(offer) => Ok(HeldStage { bound: wait + offer.bound, ..stage }),
             Err(refusal) if stage.service.is_none() => Err(refusal),
             Err(refusal) => Err(after_timer(refusal, wait)),
@@ -238,14 +238,14 @@ impl Policies {
     /// The outgoing link's offer within what the processor leaves of `limit`; also returns that limit.
     fn offer_link(
         &mut self,
-        wish: &LinkRequest,
+        request: &LinkRequest,
         cpu: &HeldStage,
         limit: Nanos,
     ) -> Result<(LinkId, HeldStage, Nanos), RefuseCause> {
-        let demand = Demand { early: cpu.bound, ..wish.demand };
-        let left = limit - cpu.bound - wish.propagation_max;
-        let offer = self.link(wish.link).offer(&demand, left).map_err(refused_by_link)?;
-        Ok((wish.link, HeldStage::new(demand, offer.bound), left))
+        let demand = Demand { early: cpu.bound, ..request.demand };
+        let left = limit - cpu.bound - request.propagation_max;
+        let offer = self.link(request.link).offer(&demand, left).map_err(refused_by_link)?;
+        Ok((request.link, HeldStage::new(demand, offer.bound), left))
     }
 
     /// The terms of the processor's offer of `stage` within `limit`; call it before the stage is held.

@@ -21,7 +21,7 @@ pub(super) const fn rtu_key(id: RtuId) -> StageKey {
 
 /// The demand of a program's handler for the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RtuWish {
+pub(super) struct RtuStageRequest {
     demand: Demand,
     /// Longest bound.
     limit: Nanos,
@@ -31,18 +31,18 @@ pub(super) struct RtuWish {
     follows: bool,
 }
 
-impl RtuWish {
+impl RtuStageRequest {
     /// The same demand with another period.
     fn every(&self, period: Nanos) -> Self {
-        let mut wish = *self;
-        wish.demand.period = period;
+        let mut request = *self;
+        request.demand.period = period;
         if self.demand.urgency.rate == self.demand.period {
-            wish.demand.urgency.rate = period;
+            request.demand.urgency.rate = period;
         }
         if self.follows {
-            wish.limit = period;
+            request.limit = period;
         }
-        wish
+        request
     }
 
     /// Takes a place with the smallest bound, or with the longest that everybody bears.
@@ -62,17 +62,17 @@ impl RtuWish {
 
 /// What a program's handler wants of a link: `packets` in each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct RtuLinkWish {
+struct RtuLinkStageRequest {
     link: LinkId,
     packets: u32,
-    wish: RtuWish,
+    request: RtuStageRequest,
 }
 
 /// What a program's handler wants of the stages here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RtuWishes {
-    cpu: RtuWish,
-    link: Option<RtuLinkWish>,
+pub(super) struct RtuStageRequests {
+    cpu: RtuStageRequest,
+    link: Option<RtuLinkStageRequest>,
 }
 
 /// The place of a program's handler on the processor.
@@ -123,22 +123,27 @@ pub(in crate::node) type RtuAnswer = (RtuId, Result<(RtuPlace, RtuGrant), RtuRef
 
 impl Policies {
     /// Holds a handler's places, all or none.
-    pub(super) fn hold_rtu(&mut self, id: RtuId, wishes: &RtuWishes) -> Result<RtuPlace, RtuRefusal> {
-        let (key, wish) = (rtu_key(id), &wishes.cpu);
-        let bound = wish.hold(self.cpu.as_mut(), key).map_err(RtuRefusal::Processor)?;
-        let link = wishes.link.map(|RtuLinkWish { link, packets, wish }| {
-            let limit = if wish.follows { wish.limit } else { wish.limit - bound };
+    pub(super) fn hold_rtu(
+        &mut self,
+        id: RtuId,
+        requests: &RtuStageRequests,
+    ) -> Result<RtuPlace, RtuRefusal> {
+        let (key, request) = (rtu_key(id), &requests.cpu);
+        let bound = request.hold(self.cpu.as_mut(), key).map_err(RtuRefusal::Processor)?;
+        let link = requests.link.map(|RtuLinkStageRequest { link, packets, request }| {
+            let limit = if request.follows { request.limit } else { request.limit - bound };
             // What is done early may leave early.
-            let wish = RtuWish { limit, demand: Demand { early: bound, ..wish.demand }, ..wish };
-            let bound = wish.hold(self.link(link), key)?;
-            Ok(RtuLinkPlace { link, packets, demand: wish.demand, bound })
+            let request =
+                RtuStageRequest { limit, demand: Demand { early: bound, ..request.demand }, ..request };
+            let bound = request.hold(self.link(link), key)?;
+            Ok(RtuLinkPlace { link, packets, demand: request.demand, bound })
         });
         let link = link.transpose().map_err(|refusal| {
             self.cpu.release(key);
             RtuRefusal::Link(refusal)
         })?;
         let rank = self.cpu.rank(key).map_or(0, |rank| rank.min(usize::from(u8::MAX)) as u8);
-        Ok(RtuPlace { bound, rank, urgency: wish.demand.urgency, link })
+        Ok(RtuPlace { bound, rank, urgency: request.demand.urgency, link })
     }
 
     /// Gives them back.
@@ -153,13 +158,13 @@ impl Policies {
 /// Rounds of the search for a period: doubled until one is feasible, then halved between.
 const ROUNDS: u32 = 48;
 
-/// A period, at most a 64th longer than the shortest, that would be granted in place of a wish that was refused.
-fn period_possible(policy: &mut dyn AdmissionPolicy, wish: &RtuWish) -> Option<Nanos> {
+/// A period, at most a 64th longer than the shortest, that would be granted in place of a request that was refused.
+fn period_possible(policy: &mut dyn AdmissionPolicy, request: &RtuStageRequest) -> Option<Nanos> {
     let mut feasible = |period| {
-        let wish = wish.every(period);
-        policy.offer(&wish.demand, wish.limit).is_ok()
+        let request = request.every(period);
+        policy.offer(&request.demand, request.limit).is_ok()
     };
-    let mut short = wish.demand.period;
+    let mut short = request.demand.period;
     let mut long = Nanos(short.0.saturating_mul(2).min(SPAN_MAX.0));
     for _ in 0..ROUNDS {
         if long <= short || feasible(long) {
@@ -255,11 +260,14 @@ impl Stages {
 
     /// Asks for a place; the answer follows ([`Self::poll_rtu`]). Not for best effort, which has none.
     pub fn ask_rtu(&mut self, id: RtuId, terms: &RtuTerms, sent: Option<&RtuPackets>) {
-        if let Some(cpu) = self.rtu_wish(terms) {
-            let link = sent.and_then(|sent| self.rtu_link_wish(terms, sent, &cpu));
+        if let Some(cpu) = self.rtu_stage_request(terms) {
+            let link = sent.and_then(|sent| self.rtu_link_stage_request(terms, sent, &cpu));
             // What is left of a deadline is the link's.
             let smallest = cpu.smallest || link.is_some() && !cpu.follows;
-            self.put(Question::HoldRtu(id, RtuWishes { cpu: RtuWish { smallest, ..cpu }, link }));
+            self.put(Question::HoldRtu(
+                id,
+                RtuStageRequests { cpu: RtuStageRequest { smallest, ..cpu }, link },
+            ));
         }
     }
 
@@ -269,7 +277,12 @@ impl Stages {
     }
 
     /// What a handler wants of the link out: the packets of its budget in each period.
-    fn rtu_link_wish(&self, terms: &RtuTerms, sent: &RtuPackets, cpu: &RtuWish) -> Option<RtuLinkWish> {
+    fn rtu_link_stage_request(
+        &self,
+        terms: &RtuTerms,
+        sent: &RtuPackets,
+        cpu: &RtuStageRequest,
+    ) -> Option<RtuLinkStageRequest> {
         let (units, period) = terms.budget()?;
         let model = &self.links[usize::from(sent.link.0)].model;
         let packets = units.saturating_mul(sent.packets);
@@ -290,11 +303,12 @@ impl Stages {
         };
         // They may come one by one.
         let demand = if count > 1 { demand.in_pieces() } else { demand };
-        let wish = RtuWish { demand, limit: cpu.limit, smallest: cpu.smallest, follows: cpu.follows };
-        Some(RtuLinkWish { link: sent.link, packets, wish })
+        let request =
+            RtuStageRequest { demand, limit: cpu.limit, smallest: cpu.smallest, follows: cpu.follows };
+        Some(RtuLinkStageRequest { link: sent.link, packets, request })
     }
 
-    fn rtu_wish(&self, terms: &RtuTerms) -> Option<RtuWish> {
+    fn rtu_stage_request(&self, terms: &RtuTerms) -> Option<RtuStageRequest> {
         let (units, period) = terms.budget()?;
         let demand = self.rtu_demand(terms)?;
         let is_low = matches!(terms.class, RtuClass::LowDelay { .. });
@@ -302,7 +316,7 @@ impl Stages {
         // A handler that works unit by unit can be preempted after it has begun.
         let demand = if is_low && units > 1 { demand.in_pieces() } else { demand };
         let follows = terms.deadline.is_none();
-        Some(RtuWish { demand, limit, smallest: is_low && follows, follows })
+        Some(RtuStageRequest { demand, limit, smallest: is_low && follows, follows })
     }
 
     /// The demand of a handler for the processor; `None` for best effort.
@@ -395,8 +409,8 @@ mod tests {
         let guaranteed = |units| RtuClass::Guaranteed { period, units };
         let cost = RtuCost { run: Nanos(1_000), unit: Nanos(1_000) };
         let of = |class, quantum| {
-            let wish = stages.rtu_wish(&RtuTerms { class, deadline: None, quantum, cost });
-            let Demand { cost, unit_cost_max, .. } = wish.expect("a place").demand;
+            let request = stages.rtu_stage_request(&RtuTerms { class, deadline: None, quantum, cost });
+            let Demand { cost, unit_cost_max, .. } = request.expect("a place").demand;
             (cost, unit_cost_max)
         };
         for (class, quantum) in [(low(1), 1), (low(1), 4), (guaranteed(1), 1), (guaranteed(4), 4)] {

@@ -209,7 +209,7 @@ fn the_refusal_with_the_nearest_offer_is_kept() {
 
 /// The next node of the route, and the requesting user, which is known until the stages are final.
 #[test]
-fn a_channel_knows_its_next_node_and_who_asked() {
+fn a_channel_has_its_next_node_and_its_requester() {
     let mut known = channel(1, Role::Forwarder, State::Creating, 7);
     assert_eq!(known.next(), Some(NodeId(3)));
     assert_eq!(known.source(), Some(Source { node: NodeId(1), user: UserId(7) }));

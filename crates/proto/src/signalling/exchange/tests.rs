@@ -212,8 +212,8 @@ fn what_makes_no_sense_is_counted_once_and_changes_nothing() {
         assert_eq!(signalling.counters().unexpected, count, "{what}");
         assert_eq!(signalling.counters().unanswered, 0, "{what}");
         assert!(!signalling.has_event() && signalling.channels().next().is_none(), "{what}");
-        let says = [LinkId(0), LinkId(1)].map(|link| signalling.has_signal(link));
-        assert_eq!(says, before, "{what}");
+        let pending = [LinkId(0), LinkId(1)].map(|link| signalling.has_signal(link));
+        assert_eq!(pending, before, "{what}");
     }
     assert_eq!(count, 7 * 7 + 12);
 }

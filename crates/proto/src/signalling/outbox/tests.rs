@@ -61,8 +61,14 @@ fn an_outbox_is_empty_once_nothing_waits_in_any_queue() {
     type Put = fn(&mut Outbox) -> Result<(), CannotEncode>;
     assert!(Outbox::default().is_empty());
     let puts: [Put; 4] = [
-        |outbox| outbox.say(&Message::Refresh { node: NODE, epoch: EPOCH, channels: vec![ChannelNumber(3)] }),
-        |outbox| outbox.say(&Message::Confirm { path: path(1) }),
+        |outbox| {
+            outbox.queue_message(&Message::Refresh {
+                node: NODE,
+                epoch: EPOCH,
+                channels: vec![ChannelNumber(3)],
+            })
+        },
+        |outbox| outbox.queue_message(&Message::Confirm { path: path(1) }),
         |outbox| outbox.answer(source(1), &Message::Refuse { path: path(1), refusal: refusal() }),
         |outbox| outbox.ask(source(1), &create(1, 1, false), Instant(5)),
     ];
@@ -93,7 +99,7 @@ struct Heard {
 }
 
 impl Heard {
-    fn hear(&mut self, message: &Message) {
+    fn receive_message(&mut self, message: &Message) {
         let mut note = |path: &PathId, what| self.of.entry(path.channel.0).or_default().push(what);
         match message {
             Message::Create(create) => note(&create.path, "create"),
@@ -118,18 +124,19 @@ struct Line {
     outbox: Outbox,
     send: SendStream,
     receive: ReceiveStream,
-    heard: Heard,
+    received_messages: Heard,
     packets: u64,
 }
 
 impl Line {
     fn new(segment_bytes: usize) -> Self {
         let send = SendStream::new(segment_bytes, Nanos::from_millis(100));
-        let (outbox, receive, heard) = (Outbox::default(), ReceiveStream::default(), Heard::default());
-        Self { outbox, send, receive, heard, packets: 0 }
+        let (outbox, receive, received_messages) =
+            (Outbox::default(), ReceiveStream::default(), Heard::default());
+        Self { outbox, send, receive, received_messages, packets: 0 }
     }
-    fn say(&mut self, message: &Message) {
-        self.outbox.say(message).expect("it encodes");
+    fn queue_message(&mut self, message: &Message) {
+        self.outbox.queue_message(message).expect("it encodes");
         self.fill();
     }
     fn answer(&mut self, user: u32, message: &Message) {
@@ -153,7 +160,7 @@ impl Line {
         self.send.acknowledge(self.receive.received());
         self.packets += 1;
         while let Some(bytes) = self.receive.next_message().expect("no garbage") {
-            self.heard.hear(&Message::decode(&bytes).expect("a message"));
+            self.received_messages.receive_message(&Message::decode(&bytes).expect("a message"));
         }
         self.fill();
         true
@@ -170,7 +177,7 @@ impl Line {
 /// Messages that the source's side of a link may send about a channel, whatever else waits: CREATE; REFRESH
 /// while it holds the channel; CONFIRM once the ACCEPT was received; DESTROY.
 #[test]
-fn forward_a_channel_is_told_in_order_or_not_at_all() {
+fn forward_messages_of_a_channel_stay_in_order_or_are_dropped() {
     let mut all_withdrawn = 0;
     for seed in 0..200 {
         let mut random = SplitMix64::new(seed);
@@ -185,36 +192,38 @@ fn forward_a_channel_is_told_in_order_or_not_at_all() {
                     alive.push(made);
                 }
                 3 => line.ask(user, &request(user)),
-                4 => line.say(&refresh(&alive)),
+                4 => line.queue_message(&refresh(&alive)),
                 5 if !alive.is_empty() => {
                     let number = alive.swap_remove(random.below(alive.len() as u64) as usize);
                     withdrawn += u32::from(line.outbox.asked.contains_key(&path(number)));
-                    line.say(&destroy(number));
+                    line.queue_message(&destroy(number));
                 }
                 6 => {
                     let waits = |number: &u32| {
-                        line.heard.knows(*number, "create") && !line.heard.knows(*number, "confirm")
+                        line.received_messages.knows(*number, "create")
+                            && !line.received_messages.knows(*number, "confirm")
                     };
                     let next = alive.iter().copied().rfind(waits);
-                    next.into_iter().for_each(|number| line.say(&Message::Confirm { path: path(number) }));
+                    next.into_iter()
+                        .for_each(|number| line.queue_message(&Message::Confirm { path: path(number) }));
                 }
                 _ => drop((0..random.below(3)).map(|_| line.step()).collect::<Vec<_>>()),
             }
         }
         line.drain();
         all_withdrawn += withdrawn;
-        for (number, heard) in &line.heard.of {
-            let at = |what| heard.iter().position(|heard| *heard == what);
-            let ends = at("destroy").map_or(heard.len(), |at| at + 1);
+        for (number, received_messages) in &line.received_messages.of {
+            let at = |what| received_messages.iter().position(|received_messages| *received_messages == what);
+            let ends = at("destroy").map_or(received_messages.len(), |at| at + 1);
             assert_eq!(
                 (at("create"), ends),
-                (Some(0), heard.len()),
-                "seed {seed} channel {number}: {heard:?}"
+                (Some(0), received_messages.len()),
+                "seed {seed} channel {number}: {received_messages:?}"
             );
             assert_eq!(at("destroy").is_some(), !alive.contains(number), "seed {seed} channel {number}");
         }
-        let told = u32::try_from(line.heard.of.len()).expect("few");
-        assert_eq!(told, made - withdrawn, "seed {seed}: all others are told");
+        let reported = u32::try_from(line.received_messages.of.len()).expect("few");
+        assert_eq!(reported, made - withdrawn, "seed {seed}: all others are told");
     }
     assert!(all_withdrawn > 1_000, "{all_withdrawn}");
 }
@@ -222,11 +231,11 @@ fn forward_a_channel_is_told_in_order_or_not_at_all() {
 /// Messages that the sink's side may send, whatever other replies wait: ACCEPT, then the final report and
 /// DESTROY; or REFUSE and, for a channel that is refreshed meanwhile, DESTROY.
 #[test]
-fn backward_a_channel_is_told_in_order() {
+fn backward_messages_of_a_channel_stay_in_order() {
     for seed in 0..200 {
         let mut random = SplitMix64::new(seed);
         let mut line = Line::new([76, 300, 1_284][seed as usize % 3]);
-        let (mut said, mut accepted) = (BTreeMap::<u32, Vec<&str>>::new(), Vec::new());
+        let (mut queued, mut accepted) = (BTreeMap::<u32, Vec<&str>>::new(), Vec::new());
         for number in 0..300 {
             let user = random.below(4) as u32;
             let path = path(number);
@@ -235,30 +244,30 @@ fn backward_a_channel_is_told_in_order() {
                     let accept =
                         Message::Accept { path, drift: punctual_analysis::Ppm(1), stages: Vec::new() };
                     line.answer(user, &accept);
-                    said.entry(number).or_default().push("accept");
+                    queued.entry(number).or_default().push("accept");
                     accepted.push(number);
                 }
                 1 => {
                     line.answer(user, &Message::Refuse { path, refusal: refusal() });
-                    said.entry(number).or_default().push("refuse");
+                    queued.entry(number).or_default().push("refuse");
                     if random.below(2) == 0 {
-                        line.say(&destroy(number));
-                        said.entry(number).or_default().push("destroy");
+                        line.queue_message(&destroy(number));
+                        queued.entry(number).or_default().push("destroy");
                     }
                 }
                 2 if !accepted.is_empty() => {
                     let number = accepted.swap_remove(random.below(accepted.len() as u64) as usize);
                     let (reason, receipt) = (CloseReason::Local, Receipt::default());
                     let path = super::tests::path(number);
-                    line.say(&Message::Ended { path, route: route(), reason, receipt });
-                    line.say(&destroy(number));
-                    said.entry(number).or_default().extend(["ended", "destroy"]);
+                    line.queue_message(&Message::Ended { path, route: route(), reason, receipt });
+                    line.queue_message(&destroy(number));
+                    queued.entry(number).or_default().extend(["ended", "destroy"]);
                 }
                 _ => drop((0..random.below(4)).map(|_| line.step()).collect::<Vec<_>>()),
             }
         }
         line.drain();
-        assert_eq!(line.heard.of, said, "seed {seed}");
+        assert_eq!(line.received_messages.of, queued, "seed {seed}");
     }
 }
 
@@ -278,12 +287,12 @@ fn what_goes_first_waits_for_a_few_packets() {
                 line.ask(user, &create(number, user, false));
                 line.ask(user, &request(user));
                 line.answer(user, &Message::Refuse { path: path(number + 100_000), refusal: refusal() });
-                line.say(&Message::Confirm { path: path(number + 200_000) });
+                line.queue_message(&Message::Confirm { path: path(number + 200_000) });
             }
             let (before, word) = (line.packets, refresh(&[round]));
             let own = word.encode().expect("it encodes").len() + 2;
-            line.say(&word);
-            while !line.heard.knows(round, "refresh") {
+            line.queue_message(&word);
+            while !line.received_messages.knows(round, "refresh") {
                 assert!(line.step());
             }
             let took = line.packets - before;
@@ -302,7 +311,7 @@ fn every_kind_has_its_share() {
     let mut bytes = [0; 3];
     for number in 0..20_000 {
         while outbox.standing.len() < 10 {
-            outbox.say(&Message::Confirm { path: path(number) }).expect("it encodes");
+            outbox.queue_message(&Message::Confirm { path: path(number) }).expect("it encodes");
         }
         while outbox.answers.len() < 10 {
             let answer = Message::Refuse { path: path(50_000 + number), refusal: refusal() };
@@ -326,7 +335,7 @@ fn every_kind_has_its_share() {
 
 /// A request that has waited for its time is refused. Time without a neighbour does not count.
 #[test]
-fn asks_wait_for_their_time_and_no_longer() {
+fn requests_wait_for_their_time_and_no_longer() {
     let mut outbox = Outbox::default();
     let at = |millis| Instant::ZERO + Nanos::from_millis(millis);
     outbox.ask(source(1), &create(1, 1, false), at(100)).expect("it encodes");
@@ -363,7 +372,7 @@ fn the_request_that_has_waited_longest_is_refused_first() {
 /// A CREATE that is to be refused was never sent: no message about its channel is sent, and the channel ends
 /// with it if it is destroyed first.
 #[test]
-fn of_a_create_that_came_too_late_nothing_is_said() {
+fn a_create_that_came_too_late_is_not_forwarded() {
     let at = |millis| Instant::ZERO + Nanos::from_millis(millis);
     for is_crowded in [false, true] {
         let mut outbox = Outbox::default();
@@ -377,11 +386,11 @@ fn of_a_create_that_came_too_late_nothing_is_said() {
         }
         assert!(outbox.has_late());
         let waiting = outbox.waiting();
-        outbox.say(&refresh(&[asks])).expect("it encodes");
-        outbox.say(&destroy(asks)).expect("it encodes");
+        outbox.queue_message(&refresh(&[asks])).expect("it encodes");
+        outbox.queue_message(&destroy(asks)).expect("it encodes");
         assert_eq!(outbox.bytes(), 0, "nothing is said");
         assert_eq!((outbox.waiting(), outbox.poll_late()), ([waiting[0] - 1, 0], None), "nobody is refused");
-        outbox.say(&destroy(asks)).expect("it encodes");
+        outbox.queue_message(&destroy(asks)).expect("it encodes");
         assert!(outbox.bytes() > 0, "what is not here is said on");
     }
 }

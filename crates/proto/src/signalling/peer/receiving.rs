@@ -24,7 +24,7 @@ impl Peer {
             _ => self.meet(packet, received, now)?,
         };
         if self.association.as_ref().is_some_and(|known| is_same(known.life, packet.life)) {
-            self.last_heard = self.last_heard.max(now);
+            self.last_received = self.last_received.max(now);
             self.take_in(packet, received, now);
         }
         Ok(change)
@@ -34,15 +34,15 @@ impl Peer {
     /// received as well, only silence in our version decides: this packet may be a recording of an earlier
     /// life.
     pub fn handle_foreign(&mut self, version: u8, now: Instant) -> Option<Change> {
-        self.told.packets_foreign += 1;
-        self.told.foreign = Some((version, now));
+        self.reports.packets_foreign += 1;
+        self.reports.foreign = Some((version, now));
         let awaited = match self.presence {
             Presence::Alive => return None,
             Presence::Awaited => true,
             Presence::Dead | Presence::Foreign(_) => false,
         };
         self.presence = Presence::Foreign(version);
-        self.last_heard = now;
+        self.last_received = now;
         // No message has been sent yet: before a neighbour is met only HELLOs are sent.
         self.clear_outgoing();
         awaited.then_some(Change::Lost { restarted: false })
@@ -66,11 +66,11 @@ impl Peer {
         if hello.step != HelloStep::First {
             return Err(Ignored::Replayed);
         }
-        let gap = self.hellos.interval / STRANGERS_PER_INTERVAL;
-        if self.hellos.stranger_answered.is_some_and(|last| now.since(last) < gap) {
+        let gap = self.hellos.interval / UNKNOWN_ANSWERED_PER_INTERVAL;
+        if self.hellos.unknown_answered.is_some_and(|last| now.since(last) < gap) {
             return Err(Ignored::Replayed);
         }
-        self.hellos.stranger_answered = Some(now);
+        self.hellos.unknown_answered = Some(now);
         self.hellos.echo = Some(Echo { nonce: hello.nonce, received });
         self.hellos.due = Some(HelloStep::Second);
         Ok(None)
@@ -84,8 +84,8 @@ impl Peer {
         self.met.is_news = true;
         self.met.at = now;
         self.met.lives = self.met.lives.wrapping_add(1);
-        self.told.their_received = None;
-        self.told.foreign = None;
+        self.reports.their_received = None;
+        self.reports.foreign = None;
         let former = former?;
         self.clear_outgoing();
         self.travel.clock.clear();
@@ -113,9 +113,9 @@ impl Peer {
     fn take_hello(&mut self, hello: &Hello, received: Instant, now: Instant) {
         self.travel.clock.set_tolerance(Ppm(self.hellos.tolerance.0.saturating_add(hello.tolerance.0)));
         let breaks = self.travel.clock.breaks();
-        self.travel.clock.heard(hello.sent, received);
-        if self.told.their_received.is_none_or(|(_, at)| at < hello.sent) {
-            self.told.their_received = Some((hello.received_bytes, hello.sent));
+        self.travel.clock.note_offset(hello.sent, received);
+        if self.reports.their_received.is_none_or(|(_, at)| at < hello.sent) {
+            self.reports.their_received = Some((hello.received_bytes, hello.sent));
         }
         if let Some((sent, echo)) = hello.echo.and_then(|echo| Some((self.echoed(echo.nonce)?, echo))) {
             self.travel.clock.echoed(sent, echo.received);

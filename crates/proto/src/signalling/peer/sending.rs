@@ -6,8 +6,8 @@ impl Peer {
     /// Queues a message that is neither a reply nor a request; no effect if the neighbour is down. If too
     /// much waits, or the message does not encode, the neighbour is given up at the next timeout, because a
     /// stream with a gap would be worse.
-    pub fn say(&mut self, message: &Message) {
-        self.put(|outbox| outbox.say(message));
+    pub fn queue_message(&mut self, message: &Message) {
+        self.put(|outbox| outbox.queue_message(message));
     }
     /// Queues the reply to a request of `source`.
     pub fn answer(&mut self, source: Source, message: &Message) {
@@ -84,7 +84,7 @@ impl Peer {
                     false => departure.since(now),
                 },
                 travel_max: self.travel.ours_max,
-                received_bytes: self.told.received_bytes,
+                received_bytes: self.reports.received_bytes,
             };
             let seal = self.seal(key);
             let len = key.write(&self.packet(Body::Hello(hello)), &seal, out)?;

@@ -38,7 +38,7 @@ struct Two {
     ends: [Peer; 2],
     /// Number of losses that each end has reported; `heard` has the messages that it has received.
     lost: [u32; 2],
-    heard: [Vec<Message>; 2],
+    received_messages: [Vec<Message>; 2],
     packets: u64,
     /// Packets to an end are lost while this is true.
     deaf: [bool; 2],
@@ -58,7 +58,7 @@ impl Two {
             key: Key::new(&KEY),
             ends: [end(1), end(2)],
             lost: [0; 2],
-            heard: [Vec::new(), Vec::new()],
+            received_messages: [Vec::new(), Vec::new()],
             packets: 0,
             deaf: [false; 2],
             ahead: [Nanos::ZERO; 2],
@@ -119,7 +119,7 @@ impl Two {
         let end = &mut self.ends[to];
         let change = end.handle(&packet, now, now);
         self.lost[to] += u32::from(matches!(change, Ok(Some(_))));
-        self.heard[to].extend(core::iter::from_fn(|| end.next_message()));
+        self.received_messages[to].extend(core::iter::from_fn(|| end.next_message()));
     }
 
     /// Sends a segment that no correct sender sends, as end 1, a member of the domain.
@@ -144,59 +144,59 @@ fn a_stream_of_garbage_gives_the_neighbour_up_and_a_new_one_begins() {
     // A message longer than allowed, and bytes that are no message.
     for garbage in [&[0xff, 0xff][..], &[3, 0, 0xff, 0xff, 0xff]] {
         let mut two = Two::met();
-        two.ends[1].say(&confirm(1));
+        two.ends[1].queue_message(&confirm(1));
         two.run(10);
-        assert_eq!(two.heard[0], [confirm(1)]);
+        assert_eq!(two.received_messages[0], [confirm(1)]);
         two.segment_of_1(garbage);
         two.run(3_000);
         assert_eq!((two.alive(), two.lost), ([true; 2], [1; 2]), "{garbage:?}");
-        two.ends[1].say(&confirm(2));
-        two.ends[0].say(&confirm(3));
+        two.ends[1].queue_message(&confirm(2));
+        two.ends[0].queue_message(&confirm(3));
         two.run(10);
-        assert_eq!(two.heard, [[confirm(1), confirm(2)].to_vec(), [confirm(3)].to_vec()]);
+        assert_eq!(two.received_messages, [[confirm(1), confirm(2)].to_vec(), [confirm(3)].to_vec()]);
     }
 }
 
 #[test]
-fn what_is_said_before_anybody_is_there_arrives_once_they_meet() {
+fn messages_queued_before_the_neighbour_is_up_arrive_once() {
     let mut two = Two::new();
     two.deaf = [true; 2];
-    two.ends[0].say(&confirm(1));
+    two.ends[0].queue_message(&confirm(1));
     two.run(1_000);
-    assert!(two.heard[1].is_empty() && two.ends[0].is_reachable());
+    assert!(two.received_messages[1].is_empty() && two.ends[0].is_reachable());
     two.deaf = [false; 2];
     two.run(2_000);
-    assert_eq!((two.heard[1].clone(), two.lost), ([confirm(1)].to_vec(), [0; 2]));
+    assert_eq!((two.received_messages[1].clone(), two.lost), ([confirm(1)].to_vec(), [0; 2]));
 }
 
 /// A neighbour that is silent for the time limit, and no sooner, is down. No message to it is sent or kept
 /// then.
 #[test]
-fn silence_ends_a_neighbour_after_its_time_and_what_was_said_meanwhile() {
+fn silence_ends_a_neighbour_after_its_time_and_drops_its_messages() {
     let mut two = Two::met();
     two.deaf = [true; 2];
-    let ends = two.ends[0].last_heard + two.ends[0].silence();
+    let ends = two.ends[0].last_received + two.ends[0].silence();
     two.run(ends.since(two.now).0 / MILLI - 20);
     assert!(two.alive()[0]);
-    two.ends[0].say(&confirm(1));
+    two.ends[0].queue_message(&confirm(1));
     while two.alive()[0] {
         two.run(1);
     }
     assert!(two.now.minus(ends).unsigned_abs() <= MILLI, "{:?} instead of {ends:?}", two.now);
     assert_eq!((two.lost[0], two.ends[0].is_reachable(), two.ends[0].is_quiet()), (1, false, true));
-    two.ends[0].say(&confirm(2));
+    two.ends[0].queue_message(&confirm(2));
     assert!(two.ends[0].outbox.is_empty() && two.ends[0].send.is_empty(), "to the dead nothing is said");
     two.deaf = [false; 2];
     two.run(3_000);
-    assert_eq!((two.alive(), two.heard[1].len()), ([true; 2], 0));
-    two.ends[0].say(&confirm(3));
+    assert_eq!((two.alive(), two.received_messages[1].len()), ([true; 2], 0));
+    two.ends[0].queue_message(&confirm(3));
     two.run(10);
-    assert_eq!(two.heard[1], [confirm(3)]);
+    assert_eq!(two.received_messages[1], [confirm(3)]);
 }
 
 /// Idle neighbours send little: one exchange of three packets an interval, and acknowledgements of messages.
 #[test]
-fn idle_neighbours_exchange_three_packets_an_interval_and_an_answer_for_what_is_said() {
+fn idle_neighbours_exchange_three_packets_an_interval_and_an_answer_for_each_message() {
     let mut two = Two::met();
     let interval = two.ends[0].hellos.interval.0 / MILLI;
     let before = two.packets;
@@ -204,7 +204,7 @@ fn idle_neighbours_exchange_three_packets_an_interval_and_an_answer_for_what_is_
     let exchanges = (two.packets - before) / 3;
     assert!((80..=101).contains(&exchanges), "{exchanges} in 100 intervals");
     let before = two.packets;
-    two.ends[0].say(&confirm(1));
+    two.ends[0].queue_message(&confirm(1));
     two.exchange();
     assert_eq!(two.packets - before, 2, "the segment and its acknowledgement");
     assert!(two.ends.iter().all(|end| end.is_quiet() && !end.has_packet()));
@@ -220,12 +220,12 @@ fn what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it() {
     let refresh = Message::Refresh { node: NodeId(1), epoch: Epoch(1), channels };
     while peer.has_room() {
         assert!(peer.outbox().bytes() < SIGNAL_WAITING_BYTES_MAX / 2 && !peer.broken);
-        peer.say(&refresh);
+        peer.queue_message(&refresh);
     }
     assert!(!peer.takes(Source { node: NodeId(3), user: Default::default() }));
     while peer.outbox().bytes() <= SIGNAL_WAITING_BYTES_MAX {
         assert!(!peer.broken, "{} B wait", peer.outbox().bytes());
-        peer.say(&refresh);
+        peer.queue_message(&refresh);
     }
     assert!(peer.broken);
 }
@@ -233,22 +233,22 @@ fn what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it() {
 /// A peer is quiet if it has no message that the neighbour would receive. Messages that wait for their place,
 /// and unacknowledged ones, count while the neighbour is up.
 #[test]
-fn a_neighbour_is_quiet_once_it_has_heard_all_or_nobody_is_there() {
+fn a_session_is_quiet_once_all_is_acknowledged_or_the_neighbour_is_down() {
     let mut two = Two::met();
     assert!(two.ends[0].is_quiet());
     two.deaf = [true; 2];
-    two.ends[0].say(&confirm(1));
+    two.ends[0].queue_message(&confirm(1));
     assert!(!two.ends[0].send.is_empty() && two.ends[0].outbox.is_empty());
     assert!(!two.ends[0].is_quiet(), "it has its place and was not sent");
     two.run(10);
     assert!(!two.ends[0].is_quiet(), "nobody has heard it");
-    (2..400).for_each(|number| two.ends[0].say(&confirm(number)));
+    (2..400).for_each(|number| two.ends[0].queue_message(&confirm(number)));
     assert!(!two.ends[0].outbox.is_empty() && !two.ends[0].is_quiet());
     two.deaf = [false; 2];
     two.run(1_000);
-    assert!(two.ends[0].is_quiet() && two.heard[1].len() == 399);
+    assert!(two.ends[0].is_quiet() && two.received_messages[1].len() == 399);
     let mut alone = Two::new();
-    alone.ends[0].say(&confirm(1));
+    alone.ends[0].queue_message(&confirm(1));
     assert!(alone.ends[0].is_quiet() && !alone.ends[0].send.is_empty(), "nobody is there to hear it");
 }
 
@@ -279,7 +279,7 @@ fn probes_are_as_frequent_as_the_budget_allows() {
 fn what_does_not_encode_gives_the_neighbour_up() {
     let mut two = Two::met();
     let channels = (0..100_000).map(ChannelNumber).collect();
-    two.ends[0].say(&Message::Refresh { node: NodeId(1), epoch: Epoch(1), channels });
+    two.ends[0].queue_message(&Message::Refresh { node: NodeId(1), epoch: Epoch(1), channels });
     assert!(!two.ends[0].is_reachable() && two.ends[0].poll_timeout(false) == Instant::ZERO);
     two.run(3_000);
     assert_eq!((two.alive(), two.lost), ([true; 2], [1; 2]), "and they meet again");
@@ -288,7 +288,7 @@ fn what_does_not_encode_gives_the_neighbour_up() {
 /// A neighbour that never replies gets HELLOs for hours: only the last nonces are stored, and from then on
 /// only a reply to one of these counts.
 #[test]
-fn who_never_answers_takes_no_memory() {
+fn a_silent_neighbour_takes_no_memory() {
     let mut two = Two::met();
     two.deaf = [true; 2];
     let nonces = |two: &Two| two.ends[0].hellos.nonces.iter().copied().collect::<Vec<_>>();

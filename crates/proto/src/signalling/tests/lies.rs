@@ -92,7 +92,7 @@ fn what_does_not_come_along_its_way_goes_nowhere() {
         for word in words(path, way.clone()) {
             let (before, sent) = (row.unexpected(1), row.sent(1));
             let what = alloc::format!("{word:?}");
-            row.hear(1, true, word);
+            row.deliver_message(1, true, word);
             assert_eq!((row.unexpected(1), row.sent(1)), (before + 1, sent), "{what}");
         }
     }
@@ -104,12 +104,12 @@ fn what_does_not_come_along_its_way_goes_nowhere() {
 #[test]
 fn a_channel_begins_at_the_host_whose_number_it_bears() {
     let mut row = Row::met(3);
-    let stranger = PathId { node: NodeId(9), ..a_path() };
-    row.hear(1, false, Message::Create(create(stranger)));
+    let foreign_path = PathId { node: NodeId(9), ..a_path() };
+    row.deliver_message(1, false, Message::Create(create(foreign_path)));
     assert_eq!((row.unexpected(1), row.nothing_is_held()), (1, true));
     // Correct, it is forwarded, and the last host's application is asked.
     row.hosts[2].consents = false;
-    row.hear(1, false, Message::Create(create(a_path())));
+    row.deliver_message(1, false, Message::Create(create(a_path())));
     let asked = row.hosts[2].events.iter().filter(|event| matches!(event, Event::Incoming(_))).count();
     assert_eq!((row.unexpected(1), asked), (1, 1));
 }
@@ -134,7 +134,7 @@ fn an_accept_that_does_not_fit_is_a_refusal() {
         let mut stages = known.expect("it is being set up").all_stages.clone();
         assert_eq!(stages.len(), 5, "{what}");
         lie(&mut stages);
-        row.hear(1, true, Message::Accept { path, drift: Ppm(200), stages });
+        row.deliver_message(1, true, Message::Accept { path, drift: Ppm(200), stages });
         let refused = row.hosts[0].events.iter().find_map(|event| match event {
             Event::Refused { refusal, .. } => Some(refusal.clone()),
             _ => None,
@@ -177,25 +177,25 @@ fn an_answer_to_a_probe_is_of_that_probe() {
         user,
         answer: Ok(Box::new(Create { probe: true, ..create })),
     };
-    row.hear(1, true, probed(create(a_path())));
+    row.deliver_message(1, true, probed(create(a_path())));
     assert_eq!(row.unexpected(1), 1, "another path");
-    row.hear(1, true, probed(Create { user: UserId(8), ..create(path) }));
+    row.deliver_message(1, true, probed(Create { user: UserId(8), ..create(path) }));
     assert_eq!(row.unexpected(1), 2, "another user");
     // Without this host's stages, or with a sum beyond the deadline, it is a refusal that the source
     // receives; for an open channel it has no effect.
     let before = row.unexpected(0);
-    row.hear(1, true, probed(create(path)));
+    row.deliver_message(1, true, probed(create(path)));
     assert_eq!((row.unexpected(1), row.unexpected(0)), (2, before + 1));
     let local = row.hosts[1].signalling.channels.of_path(path).expect("open").local.clone();
     let long =
         row.hosts[1].stages.offer(&local).into_iter().map(|stage| StageGrant { bound: MILLI * 50, ..stage });
-    row.hear(1, true, probed(Create { stages: long.collect(), ..create(path) }));
+    row.deliver_message(1, true, probed(Create { stages: long.collect(), ..create(path) }));
     assert_eq!((row.unexpected(1), row.unexpected(0)), (2, before + 2));
     // A path that begins here and does not exist, or was given up.
     let gone = PathId { channel: ChannelNumber(99), ..path };
     let answer = Create { probe: true, route: route(&[2, 1], 1), ..create(gone) };
     let word = Message::Probed { path: gone, route: route(&[2, 1], 1), user, answer: Ok(Box::new(answer)) };
-    row.hear(0, true, word);
+    row.deliver_message(0, true, word);
     assert_eq!(row.unexpected(0), before + 3);
     assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
 }
@@ -228,7 +228,7 @@ fn a_second_answer_to_a_probe_changes_nothing() {
         };
         row.hosts[thinker].stages.thinks = true;
         for before in 0..3 {
-            row.hear(thinker, true, answer());
+            row.deliver_message(thinker, true, answer());
             let signalling = &row.hosts[thinker].signalling;
             assert_eq!((signalling.deciding.len(), row.unexpected(thinker)), (1, before), "host {thinker}");
             let accounts = row.hosts[thinker].signalling.accounts();
@@ -264,7 +264,7 @@ fn a_probe_whose_answer_was_changed_on_its_way_is_refused_at_its_source() {
 
 /// Each side may send only its own messages about a channel: the source's side forward, the sink's side back.
 #[test]
-fn only_the_side_that_may_say_it_is_heard() {
+fn a_message_counts_only_from_the_right_side() {
     let (mut row, _, path) = opened();
     let stages = Vec::new();
     let unknown = PathId { channel: ChannelNumber(99), ..path };
@@ -277,17 +277,17 @@ fn only_the_side_that_may_say_it_is_heard() {
         (false, Message::Destroy { path: unknown, reason: CloseReason::Local, sent: None }),
     ];
     for (count, (from_onward, word)) in (1..).zip(words) {
-        row.hear(1, from_onward, word);
+        row.deliver_message(1, from_onward, word);
         assert_eq!(row.unexpected(1), count);
     }
     // The sink has no outgoing link by which its own report could come back.
     let ended = |route, reason| Message::Ended { path, route, reason, receipt: Receipt::default() };
-    row.hear(2, false, ended(route(&[1, 2, 3], 2), CloseReason::Local));
+    row.deliver_message(2, false, ended(route(&[1, 2, 3], 2), CloseReason::Local));
     assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
     // Counts of passed packets are reported only about closing channels, and once.
     let passed =
         |node| Message::Passed { path, route: route(&[3, 2, 1], 2), node, passed: Passed::default() };
-    row.hear(0, true, passed(NodeId(2)));
+    row.deliver_message(0, true, passed(NodeId(2)));
     assert_eq!(row.unexpected(0), 1);
     row.run(1_000);
     assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
@@ -296,7 +296,7 @@ fn only_the_side_that_may_say_it_is_heard() {
 /// A channel that is being decided, or that waits for a link, is ended by its source alone: over the link by
 /// which it came.
 #[test]
-fn what_waits_is_ended_by_who_asked_for_it() {
+fn a_waiting_request_is_ended_by_its_requester() {
     let destroy = |path| Message::Destroy { path, reason: CloseReason::Local, sent: None };
     for waits_for_link in [false, true] {
         let mut row = Row::met(3);
@@ -307,17 +307,17 @@ fn what_waits_is_ended_by_who_asked_for_it() {
         }
         let (_, path) = row.ask(row.request());
         assert!(row.hosts[1].signalling.is_waiting(path), "{waits_for_link}");
-        row.hear(1, true, destroy(path));
+        row.deliver_message(1, true, destroy(path));
         assert!(row.hosts[1].signalling.is_waiting(path), "{waits_for_link}: the host behind may not end it");
         assert_eq!(row.unexpected(1), 1);
-        row.hear(1, false, destroy(path));
+        row.deliver_message(1, false, destroy(path));
         assert!(!row.hosts[1].signalling.is_waiting(path), "{waits_for_link}");
     }
 }
 
 /// A host ignores reports about its own stages, and about stages that none of its channels passes.
 #[test]
-fn reports_of_stages_come_from_their_side_and_concern_somebody() {
+fn reports_of_stages_count_only_from_their_side_and_for_existing_channels() {
     use message::Witness::{Owner, Receiver};
     let (mut row, ..) = opened();
     let slow = Breach { late: Lateness::default(), cause: Cause::SlowProcessor };
@@ -334,11 +334,11 @@ fn reports_of_stages_come_from_their_side_and_concern_somebody() {
         (true, report(1, None, Owner)),
     ];
     for (count, (from_onward, word)) in (1..).zip(lies) {
-        row.hear(1, from_onward, Message::Stage(word));
+        row.deliver_message(1, from_onward, Message::Stage(word));
         assert_eq!(row.unexpected(1), count, "{word:?}");
     }
     assert_eq!(row.hosts[1].signalling.broken_stages().count(), 0);
-    row.hear(1, true, Message::Stage(report(3, None, Owner)));
+    row.deliver_message(1, true, Message::Stage(report(3, None, Owner)));
     assert_eq!((row.hosts[1].signalling.broken_stages().count(), row.unexpected(1)), (1, 6));
     assert_eq!(row.hosts[0].signalling.broken_stages().count(), 1, "it goes on to the source");
     assert_eq!(row.hosts[2].signalling.broken_stages().count(), 0, "and not back");
@@ -366,7 +366,7 @@ fn what_has_passed_is_noted_once_a_host() {
 /// A channel that ends here has no node behind it: messages of the next host of the row are about no channel
 /// of this link.
 #[test]
-fn who_is_not_on_a_channels_way_changes_nothing_of_it() {
+fn a_host_off_the_route_changes_nothing_of_a_channel() {
     let mut row = Row::met(3);
     let to = Address { port: name("in"), host: name("h2") };
     let (_, path) = row.ask(OpenRequest { to, ..row.request() });
@@ -377,7 +377,7 @@ fn who_is_not_on_a_channels_way_changes_nothing_of_it() {
         Message::Destroy { path, reason: CloseReason::Local, sent: None },
     ];
     for (count, word) in (1..).zip(words) {
-        row.hear(1, true, word);
+        row.deliver_message(1, true, word);
         assert_eq!(row.unexpected(1), count);
     }
     assert_eq!(row.states(), [&["open"][..], &["open"], &[]]);
@@ -395,7 +395,7 @@ fn a_probe_is_answered_only_from_where_it_went() {
     let answer = Create { probe: true, route: route(&[2, 1], 1), ..create(path) };
     let word =
         Message::Probed { path, route: route(&[1, 2], 1), user: answer.user, answer: Ok(Box::new(answer)) };
-    row.hear(1, false, word);
+    row.deliver_message(1, false, word);
     assert_eq!(row.unexpected(1), 1);
     assert_eq!(row.states()[1], ["probing"], "it still waits");
 }
@@ -409,7 +409,7 @@ fn a_link_that_is_not_there_changes_nothing() {
     row.hosts[0].events.clear();
     row.at(0, |signalling, now, stages| {
         signalling.handle_signal(nowhere, now, now, &[0; 100], stages);
-        signalling.say(nowhere, &message);
+        signalling.queue_message(nowhere, &message);
         signalling.answer(None, Source { node: NodeId(3), user: UserId(7) }, &message);
         signalling.report_link(nowhere, None);
         signalling.on_unauthenticated(nowhere, now);

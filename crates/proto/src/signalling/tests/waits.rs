@@ -76,7 +76,7 @@ fn only_late_hellos_make_the_node_search_for_causes() {
 }
 
 #[test]
-fn a_channel_that_is_being_decided_is_closed_once_and_who_asked_for_it_hears_so() {
+fn closing_an_undecided_channel_notifies_its_requester_once() {
     let mut row = Row::met(3);
     let request = asked_for(&mut row);
     row.hosts[0].stages.thinks = true;
@@ -89,7 +89,7 @@ fn a_channel_that_is_being_decided_is_closed_once_and_who_asked_for_it_hears_so(
 }
 
 #[test]
-fn who_is_gone_when_the_stages_have_answered_is_told_as_that() {
+fn a_neighbour_lost_during_the_decision_is_the_reason_of_the_refusal() {
     let mut row = Row::met(3);
     row.hosts[1].stages.thinks = true;
     row.ask(row.request());
@@ -107,11 +107,15 @@ fn a_create_that_comes_again_is_decided_once() {
     let mut row = Row::met(3);
     row.hosts[1].stages.thinks = true;
     for _ in 0..3 {
-        row.hear(1, false, Message::Create(create(a_path())));
+        row.deliver_message(1, false, Message::Create(create(a_path())));
     }
     assert_eq!((row.hosts[1].signalling.deciding.len(), row.hosts[1].stages.held.len()), (1, 1));
     // Its source gives it up.
-    row.hear(1, false, Message::Destroy { path: a_path(), reason: CloseReason::Local, sent: None });
+    row.deliver_message(
+        1,
+        false,
+        Message::Destroy { path: a_path(), reason: CloseReason::Local, sent: None },
+    );
     assert_eq!(row.hosts[1].signalling.deciding.len(), 0);
     row.answer(1);
     assert!(row.hosts[1].stages.held.is_empty());
@@ -127,7 +131,7 @@ fn one_users_channels_in_the_making_give_way_to_anothers() {
         row.hosts[2].consents = false;
         let path = |number: usize| PathId { channel: ChannelNumber(number as u32), ..a_path() };
         for number in 1..=HALF_OPEN_PER_NEIGHBOUR_MAX {
-            row.hear(1, false, Message::Create(create(path(number))));
+            row.deliver_message(1, false, Message::Create(create(path(number))));
         }
         let making = |row: &Row| {
             let signalling = &row.hosts[1].signalling;
@@ -138,7 +142,7 @@ fn one_users_channels_in_the_making_give_way_to_anothers() {
         // it.
         let before = row.unexpected(0);
         let other = message::Create { user: UserId(8), ..create(path(5_000)) };
-        row.hear(1, false, Message::Create(other));
+        row.deliver_message(1, false, Message::Create(other));
         assert_eq!((making(&row), row.unexpected(0)), (HALF_OPEN_PER_NEIGHBOUR_MAX, before + 1), "{thinks}");
         let signalling = &row.hosts[1].signalling;
         assert!(signalling.deciding.knows(path(5_000)) || signalling.knows(path(5_000)), "{thinks}");
@@ -146,7 +150,7 @@ fn one_users_channels_in_the_making_give_way_to_anothers() {
 }
 
 #[test]
-fn an_accept_that_comes_again_while_the_stages_think_says_nothing_new() {
+fn a_repeated_accept_during_the_decision_changes_nothing() {
     let mut row = Row::met(3);
     row.hosts[2].consents = false;
     let (_, path) = row.ask(row.request());
@@ -154,7 +158,7 @@ fn an_accept_that_comes_again_while_the_stages_think_says_nothing_new() {
     let stages = sink.setup.as_ref().expect("it is being set up").all_stages.clone();
     row.hosts[1].stages.thinks = true;
     for times in 0..3 {
-        row.hear(1, true, Message::Accept { path, drift: Ppm(200), stages: stages.clone() });
+        row.deliver_message(1, true, Message::Accept { path, drift: Ppm(200), stages: stages.clone() });
         assert_eq!(row.unexpected(1), times);
     }
     row.answer(1);
@@ -164,7 +168,7 @@ fn an_accept_that_comes_again_while_the_stages_think_says_nothing_new() {
 /// A probe holds nothing: if it is given up meanwhile, nothing waits for its reply, and the reply has no
 /// effect.
 #[test]
-fn a_probe_that_was_given_up_meanwhile_is_forgotten() {
+fn a_probe_that_was_given_up_is_removed() {
     for thinker in [0, 1] {
         let mut row = Row::met(3);
         row.hosts[2].stages.thinks = true;
@@ -179,7 +183,7 @@ fn a_probe_that_was_given_up_meanwhile_is_forgotten() {
         if thinker == 0 {
             close(&mut row, channel).expect("it is known");
         } else {
-            row.hear(1, false, Message::Destroy { path, reason: CloseReason::Local, sent: None });
+            row.deliver_message(1, false, Message::Destroy { path, reason: CloseReason::Local, sent: None });
         }
         row.answer(thinker);
         assert_eq!(count(&row, 0, |event| matches!(event, Event::Probed { .. })), 0, "host {thinker}");
@@ -191,16 +195,20 @@ fn a_probe_that_was_given_up_meanwhile_is_forgotten() {
 /// While a link is measured, a request that waits for it does so once, and only its own source can withdraw
 /// it.
 #[test]
-fn who_waits_for_a_link_waits_once_and_may_give_it_up() {
+fn a_channel_waits_for_a_link_once_and_may_give_it_up() {
     let mut row = Row::met(3);
     let other = PathId { channel: ChannelNumber(78), ..a_path() };
     let onward = row.link(1, true);
     row.hosts[1].signalling.close_link(onward);
     for path in [a_path(), a_path(), other] {
-        row.hear(1, false, Message::Create(create(path)));
+        row.deliver_message(1, false, Message::Create(create(path)));
     }
     assert_eq!(row.hosts[1].signalling.links.closed.len(), 2);
-    row.hear(1, false, Message::Destroy { path: a_path(), reason: CloseReason::Local, sent: None });
+    row.deliver_message(
+        1,
+        false,
+        Message::Destroy { path: a_path(), reason: CloseReason::Local, sent: None },
+    );
     assert_eq!(row.hosts[1].signalling.links.closed.len(), 1, "the other stays");
     // A link that was not closed is not opened.
     let back = row.link(1, false);
@@ -215,7 +223,7 @@ fn who_waits_for_a_link_waits_once_and_may_give_it_up() {
 }
 
 #[test]
-fn an_application_closes_what_waits_for_a_link_and_who_asked_for_it_hears_so() {
+fn closing_a_channel_that_waits_for_a_link_notifies_its_requester() {
     let mut row = Row::met(3);
     let request = asked_for(&mut row);
     let link = row.link(0, true);
@@ -241,7 +249,7 @@ fn what_could_not_be_answered_is_not_begun() {
     let channels = alloc::vec![ChannelNumber(u32::MAX); 200];
     let much = Message::Refresh { node: NodeId(2), epoch: Epoch(1), channels };
     while signalling.has_room(back) {
-        signalling.say(back, &much);
+        signalling.queue_message(back, &much);
     }
     signalling.on_message(back, Message::Create(create(a_path())), now, stages);
     let request = message::Request {
@@ -258,7 +266,7 @@ fn what_could_not_be_answered_is_not_begun() {
 }
 
 #[test]
-fn requests_end_where_nobody_can_be_reached_or_asked_any_more() {
+fn requests_end_if_no_neighbour_can_be_reached_any_more() {
     let mut row = Row::met(3);
     row.at(0, |signalling, now, stages| signalling.shutdown(now, stages));
     let source = Address { port: name("in"), host: name("h1") };
@@ -278,7 +286,7 @@ fn requests_end_where_nobody_can_be_reached_or_asked_any_more() {
 
 /// A channel answers a request if the host that was asked opens it, and no other one.
 #[test]
-fn a_strangers_channel_answers_no_request() {
+fn a_channel_of_another_host_answers_no_request() {
     let mut row = Row::met(3);
     row.hosts[2].consents = false;
     let request = asked_for(&mut row);
@@ -287,8 +295,9 @@ fn a_strangers_channel_answers_no_request() {
     let path = PathId { node: NodeId(2), ..a_path() };
     // The first host has the request's own number; that of the receiver is the first one of its epoch.
     let (nodes, own) = (Route { position: 1, ..route(&[2, 3], 1) }, 1);
-    let stranger = message::Create { path, route: nodes, from: name("h2"), token: Some(own), ..create(path) };
-    row.hear(2, false, Message::Create(stranger));
+    let foreign_path =
+        message::Create { path, route: nodes, from: name("h2"), token: Some(own), ..create(path) };
+    row.deliver_message(2, false, Message::Create(foreign_path));
     let tokens = |row: &Row| -> Vec<Option<u64>> {
         let asked = row.hosts[2].events.iter().filter_map(|event| match event {
             Event::Incoming(incoming) => Some(incoming.token),
@@ -303,7 +312,7 @@ fn a_strangers_channel_answers_no_request() {
 
 /// Reports about channels that do not exist here, or are not in the matching state, have no effect.
 #[test]
-fn what_is_said_of_other_channels_changes_nothing() {
+fn messages_of_other_channels_change_nothing() {
     let mut row = Row::met(2);
     let (channel, _) = row.ask(row.request());
     let nobodys = ChannelId(999);

@@ -94,8 +94,8 @@ impl World {
         let rings = self.make_rings((number, 0));
         let Some(tcp) = &mut self.hosts[plan.hosts[0]].tcp else { return };
         match tcp.endsystem.connect(flow, &plan.config, rings, now) {
-            Some(index) => self.place_tcp((number, 0), index, now),
-            None => self.violate(&format!("connection {number}: there is no room for it")),
+            Ok(index) => self.place_tcp((number, 0), index, now),
+            Err(_) => self.violate(&format!("connection {number}: there is no room for it")),
         }
     }
 
@@ -122,7 +122,7 @@ impl World {
             }
             let rings = self.make_rings((number, 1));
             let tcp = self.hosts[host].tcp.as_mut();
-            match tcp.and_then(|tcp| tcp.endsystem.adopt(accepted, rings)) {
+            match tcp.and_then(|tcp| tcp.endsystem.adopt(accepted, rings).ok()) {
                 Some(index) => self.place_tcp((number, 1), index, now),
                 None => self.violate(&format!("connection {number}: there is no room to adopt it")),
             }

@@ -116,7 +116,7 @@ impl DriverKind for Xdp {
     }
 
     /// Driver that stands in if veth pairs cannot be made.
-    fn stand_in(&self) -> Option<Driver> {
+    fn substitute(&self) -> Option<Driver> {
         Some(Driver::UDP)
     }
 
@@ -192,7 +192,7 @@ fn classifier(input: &LinkInput<'_>, device: &str, ends: Ends) -> ClassifierOpti
             XdpMode::Generic => AttachMode::Generic,
         },
         signalling_rate: signals::bound(input.signalling, input.link),
-        strangers_rate: signals::strangers_bound(input.signalling),
+        unknown_senders_rate: signals::unknown_bound(input.signalling),
         // Best effort may take the rest of the link, in packets of any size, so there is no limit on its
         // packet rate. It is bounded by its own buffers, which are read only while no more urgent packet
         // waits for the processor.

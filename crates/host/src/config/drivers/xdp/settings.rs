@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_hold_what_the_memory_says() {
+    fn frames_have_the_size_that_the_memory_declares() {
         for bytes in FRAME_BYTES {
             let memory = XdpMemory::new(1, bytes).expect("one frame");
             assert_eq!(memory.packet_bytes_max(), bytes - HEADROOM_BYTES);

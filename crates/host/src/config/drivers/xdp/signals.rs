@@ -18,7 +18,7 @@ const MARGIN: u32 = 10;
 /// time.
 const HEAP_PACKETS: u64 = 32;
 /// Divisor of our `packets_per_second` that gives the rate of unsealed packets.
-const STRANGERS_PART: u32 = 4;
+const UNKNOWN_SENDERS_PART: u32 = 4;
 
 /// The bucket of a link; `None` if no packet can be sent (refused when the node is created).
 pub(super) fn bound(signalling: &SignallingConfig, link: &LinkConfig) -> Option<Rate> {
@@ -36,8 +36,8 @@ pub(super) fn bound(signalling: &SignallingConfig, link: &LinkConfig) -> Option<
 /// Bucket for packets that do not have the neighbour's seal: its first ones after a start, or those that
 /// another host sends under its address. It admits so few that they fit into the processor's own budget in
 /// addition to the neighbour's packets.
-pub(super) fn strangers_bound(signalling: &SignallingConfig) -> Option<Rate> {
-    let packets_per_second = (signalling.packets_per_second / STRANGERS_PART).max(1);
+pub(super) fn unknown_bound(signalling: &SignallingConfig) -> Option<Rate> {
+    let packets_per_second = (signalling.packets_per_second / UNKNOWN_SENDERS_PART).max(1);
     Some(Rate { packets_per_second, burst_packets: HEAP_PACKETS as u32 })
 }
 

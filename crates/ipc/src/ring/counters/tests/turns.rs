@@ -12,12 +12,12 @@ fn the_words_of_a_turn_that_has_begun_are_waited_for() {
     for turn in 1..4 {
         assert!(daemon.touch());
         let (mut words, mut looked) = ([0; 1 + COUNTERS], 0);
-        let is_whole = sequence::read(&reader.daemon, RECORD, &mut words, |looks| {
-            looked = looks;
-            if looks == 3 {
+        let is_whole = sequence::read(&reader.daemon, RECORD, &mut words, |attempts| {
+            looked = attempts;
+            if attempts == 3 {
                 daemon.show(&counters(turn * 100));
             }
-            looks < 10
+            attempts < 10
         });
         assert!(is_whole);
         assert_eq!((looked, words[1]), (3, turn * 100), "turn {turn}");

@@ -10,7 +10,7 @@ use crate::config::NodeConfig;
 use crate::memory::Memory;
 use crate::node::plane::work::Unit;
 use crate::node::plane::{Context, Owner, Plane, Processor};
-use crate::sched::{Activation, Class, HandlerId};
+use crate::sched::{Activation, Class};
 
 impl<M: Memory> Rtu<M> {
     /// Tells the executor when the handler may run, within its budget and beyond.
@@ -67,7 +67,7 @@ impl<M: Memory> Plane<M> {
         let rtu = self.rtus.handlers.get(&id)?;
         let mut packets = rtu.given(within, now);
         if let Some(sending) = rtu.sending.as_ref().filter(|_| within) {
-            packets = packets.min(sending.units_free(self.line(sending.link())));
+            packets = packets.min(sending.units_free(self.link_state(sending.link())));
         }
         Some(Unit {
             kind: WorkKind::Upcall,
@@ -80,7 +80,7 @@ impl<M: Memory> Plane<M> {
 
     /// A body has done what it was given, in its time: for drivers that have no bodies.
     pub(in crate::node::plane) fn run_rtu(&mut self, work: &Work, now: Instant) {
-        let id = match self.context.processor.owner(HandlerId(work.handler)) {
+        let id = match self.context.processor.owner(work.handler) {
             Some(Owner::Rtu(id) | Owner::RtuRest(id)) => id,
             _ => return,
         };
@@ -99,7 +99,7 @@ impl<M: Memory> Plane<M> {
     }
 
     pub(super) fn finish_rtu(&mut self, work: &Work, done: &UpcallDone, now: Instant) {
-        let handler = HandlerId(work.handler);
+        let handler = work.handler;
         let is_running = self.context.processor.executor.is_running(handler);
         let owner = self.context.processor.owner(handler).filter(|_| is_running);
         let (id, within) = match owner {

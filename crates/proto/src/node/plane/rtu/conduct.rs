@@ -11,7 +11,7 @@ use crate::limits::{RTU_SPELL, RTU_STRIKES_MAX};
 pub(super) struct Conduct {
     /// Time that its calls took beyond their declaration, less what idle time has made up for.
     excess: Nanos,
-    looked_at: Instant,
+    checked_at: Instant,
     /// The processor's idle time that was already credited.
     idle_seen: Nanos,
     strikes: Strikes,
@@ -68,8 +68,8 @@ impl Conduct {
     ) -> Verdict {
         let Disturbance { burst, rho, idle } = disturbance;
         // Idle time makes up for the delay of other handlers; interference takes its share of all time.
-        let paid = (idle - self.idle_seen) + rho.of(now.since(self.looked_at) - done.took);
-        (self.looked_at, self.idle_seen) = (now, idle);
+        let paid = (idle - self.idle_seen) + rho.of(now.since(self.checked_at) - done.took);
+        (self.checked_at, self.idle_seen) = (now, idle);
         self.excess = ((self.excess - paid) + done.took) - declared - rho.of(done.took);
         let overran = done.took > declared && self.excess > burst;
         self.excess = self.excess.min(burst);

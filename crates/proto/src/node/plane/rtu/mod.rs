@@ -184,8 +184,8 @@ impl<M: Memory> Rtu<M> {
             return false;
         }
         self.sending.as_mut().is_none_or(|sending| {
-            let line = &mut links.lines[usize::from(sending.link().0)];
-            sending.may_run(line, within, now)
+            let state = &mut links.states[usize::from(sending.link().0)];
+            sending.may_run(state, within, now)
         })
     }
 

@@ -11,7 +11,6 @@ use crate::ids::{ChannelId, Cookie};
 use crate::memory::Memory;
 use crate::node::Node;
 use crate::node::plane::Owner;
-use crate::sched::HandlerId;
 
 impl<M: Memory> Node<M> {
     /// Registers a program's handler. Where this returns its name, the answer follows: [`RtuEvent::Granted`] or
@@ -89,7 +88,7 @@ impl<M: Memory> Node<M> {
     /// those of handlers in other processes among them: the node itself wakes their programs.
     /// `packets` of the unit is how many PDUs it may process.
     pub fn upcall(&self, work: &Work) -> Option<RtuId> {
-        match self.plane.context.processor.owner(HandlerId(work.handler))? {
+        match self.plane.context.processor.owner(work.handler)? {
             Owner::Rtu(id) | Owner::RtuRest(id) => {
                 self.plane.rtus.handlers.get(&id).filter(|rtu| rtu.remote.is_none()).map(|_| id)
             }
@@ -119,7 +118,7 @@ impl<M: Memory> Node<M> {
             sent: rtu
                 .sending
                 .as_ref()
-                .map(|sending| sending.status(self.plane.line(sending.link()), rtu.own)),
+                .map(|sending| sending.status(self.plane.link_state(sending.link()), rtu.own)),
         })
     }
 

@@ -138,6 +138,12 @@ impl<M: Memory> Node<M> {
         Ok((channel, id))
     }
 
+    /// A handle among those of channels, for something that an engine has beside the node: no channel, flow or handler ever
+    /// gets it.
+    pub fn reserve_handle(&mut self) -> ChannelId {
+        self.signalling.next_channel_id()
+    }
+
     /// The handler of a program in another process that has this handle among channels.
     pub fn upcall_of(&self, channel: ChannelId) -> Option<RtuId> {
         self.plane.rtus.senders.get(&channel).copied()

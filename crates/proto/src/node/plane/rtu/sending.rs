@@ -101,44 +101,44 @@ impl<M: Memory> Sending<M> {
 
     /// Bytes that a message takes on the wire. A packet that leaves as it is counts as one of ours behind the headers of UDP
     /// and IP: at most these and its tag too many.
-    fn wire_bytes(&self, line: &LinkState<M>, message_bytes: u32) -> u32 {
+    fn wire_bytes(&self, state: &LinkState<M>, message_bytes: u32) -> u32 {
         match self.route.receiver {
-            Some(_) => line.wire_bytes(message_bytes),
-            None => message_bytes.saturating_add(line.config.overhead_bytes),
+            Some(_) => state.wire_bytes(message_bytes),
+            None => message_bytes.saturating_add(state.config.overhead_bytes),
         }
     }
 
     /// PDUs for which there are slots in queue 1.
-    pub fn units_free(&self, line: &LinkState<M>) -> u32 {
-        let free = self.slots.as_ref().map_or(0, |slots| line.scheduler.slots_free(slots.flow));
+    pub fn units_free(&self, state: &LinkState<M>) -> u32 {
+        let free = self.slots.as_ref().map_or(0, |slots| state.scheduler.slots_free(slots.flow));
         free.min(self.outgoing.room()) / self.packets.max(1)
     }
 
     /// Whether there is room in queue 2 for a packet.
-    fn has_room_beyond(&self, line: &LinkState<M>, now: Instant) -> bool {
-        let wire_bytes = self.wire_bytes(line, self.message_bytes);
-        let space = line.scheduler.best_effort_space(now, key_of(self.route.path), wire_bytes);
+    fn has_room_beyond(&self, state: &LinkState<M>, now: Instant) -> bool {
+        let wire_bytes = self.wire_bytes(state, self.message_bytes);
+        let space = state.scheduler.best_effort_space(now, key_of(self.route.path), wire_bytes);
         space && !self.outgoing.is_full()
     }
 
     /// Whether its handler may run, within its budget or beyond; it is called again when there is room.
-    pub fn may_run(&mut self, line: &mut LinkState<M>, within: bool, now: Instant) -> bool {
+    pub fn may_run(&mut self, state: &mut LinkState<M>, within: bool, now: Instant) -> bool {
         if within {
-            let is_free = self.units_free(line) > 0;
+            let is_free = self.units_free(state) > 0;
             self.was_held |= !is_free;
             return is_free;
         }
-        let is_free = self.has_room_beyond(line, now);
+        let is_free = self.has_room_beyond(state, now);
         if !is_free {
-            line.wait(self.channel, &mut self.listed);
+            state.wait(self.channel, &mut self.listed);
         }
         is_free
     }
 
     /// What is known of it.
-    pub fn status(&self, line: &LinkState<M>, own: Option<Own>) -> RtuSent {
+    pub fn status(&self, state: &LinkState<M>, own: Option<Own>) -> RtuSent {
         let slots = self.slots.as_ref();
-        let occupancy = slots.map(|slots| line.scheduler.occupancy(slots.flow)).unwrap_or_default();
+        let occupancy = slots.map(|slots| state.scheduler.occupancy(slots.flow)).unwrap_or_default();
         RtuSent {
             link: self.route.link,
             bound: own.and(slots).map(|slots| slots.bounds[0] + slots.bounds[1]),
@@ -168,7 +168,7 @@ impl<M: Memory> Rtu<M> {
     /// Whether the link gives it already what admission assumes; else its grant waits for the link's shaper.
     pub(super) fn has_share(&self, place: &RtuPlace, links: &mut Links<M>) -> bool {
         let (Some(on), Some(sending)) = (&place.link, &self.sending) else { return true };
-        let shaper = links.lines[usize::from(on.link.0)].shaper.as_mut();
+        let shaper = links.states[usize::from(on.link.0)].shaper.as_mut();
         shaper.is_none_or(|shaper| shaper.add(sending.channel, &on.demand, on.bound))
     }
 
@@ -177,9 +177,9 @@ impl<M: Memory> Rtu<M> {
         let (Some(on), Some(sending)) = (&place.link, &mut self.sending) else { return };
         let bounds = [place.bound, on.bound];
         let slots = slots_of(on.packets, on.demand.period, bounds);
-        let line = &mut context.links.lines[usize::from(on.link.0)];
-        let flow = line.scheduler.add_channel(slots, place.bound);
-        line.set_source(flow, Some(sending.channel));
+        let state = &mut context.links.states[usize::from(on.link.0)];
+        let flow = state.scheduler.add_channel(slots, place.bound);
+        state.set_source(flow, Some(sending.channel));
         let messages = &mut context.messages;
         let few = core::mem::replace(
             &mut sending.outgoing,
@@ -200,13 +200,13 @@ impl<M: Memory> Rtu<M> {
         now: Instant,
     ) {
         let Some(sending) = self.sending.as_mut() else { return };
-        let line = &mut context.links.lines[usize::from(sending.route.link.0)];
+        let state = &mut context.links.states[usize::from(sending.route.link.0)];
         let messages = &mut context.messages;
         for _ in 0..units.max(1).saturating_mul(sending.packets) {
             let released = released.filter(|_| sending.slots.is_some());
             let has_room = match released {
-                Some(_) => sending.has_slot(line),
-                None => sending.has_room_beyond(line, now),
+                Some(_) => sending.has_slot(state),
+                None => sending.has_room_beyond(state, now),
             };
             let ready = has_room.then_some(&mut sending.outbox);
             let Some((message, sent)) = ready.and_then(|outbox| outbox.take(now)) else { break };
@@ -220,8 +220,8 @@ impl<M: Memory> Rtu<M> {
             let Some(fragment) = sending.outgoing.peek(messages) else { return };
             sending.outgoing.made(messages);
             let packet = Packet::Upcall { id, number: fragment.number };
-            let wire_bytes = sending.wire_bytes(line, fragment.bytes);
-            sending.queue(line, released, wire_bytes, packet, now);
+            let wire_bytes = sending.wire_bytes(state, fragment.bytes);
+            sending.queue(state, released, wire_bytes, packet, now);
         }
         // The rest goes with the next PDUs, even if its body has nothing more to do.
         if sending.outbox.is_ready() {
@@ -273,13 +273,13 @@ impl<M: Memory> Plane<M> {
         self.rtus.senders.remove(&sending.channel);
         self.share_without(Some(link), sending.channel);
         sending.outgoing.dissolve(&mut self.context.messages);
-        let line = self.line_mut(link);
+        let state = self.link_state_mut(link);
         if let Some(slots) = sending.slots {
-            line.set_source(slots.flow, None);
-            line.scheduler.remove_channel(slots.flow, drop);
+            state.set_source(slots.flow, None);
+            state.scheduler.remove_channel(slots.flow, drop);
         }
-        line.scheduler.remove_best_effort(key_of(sending.route.path), drop);
-        self.look_for_leftovers();
+        state.scheduler.remove_best_effort(key_of(sending.route.path), drop);
+        self.note_leftovers();
         self.unblock_one(link, now);
     }
 
@@ -324,15 +324,15 @@ impl<M: Memory> Plane<M> {
 
 impl<M: Memory> Sending<M> {
     /// Whether one more packet has a slot.
-    fn has_slot(&self, line: &LinkState<M>) -> bool {
-        let is_free = |slots: &Slots| line.scheduler.slots_free(slots.flow) > 0;
+    fn has_slot(&self, state: &LinkState<M>) -> bool {
+        let is_free = |slots: &Slots| state.scheduler.slots_free(slots.flow) > 0;
         self.slots.as_ref().is_some_and(is_free) && !self.outgoing.is_full()
     }
 
     /// Queues a packet for which there is room: of a PDU that was released at `released`, or beyond the budget.
     fn queue(
         &mut self,
-        line: &mut LinkState<M>,
+        state: &mut LinkState<M>,
         released: Option<Instant>,
         wire_bytes: u32,
         packet: Packet<M::Frame>,
@@ -345,15 +345,15 @@ impl<M: Memory> Sending<M> {
                 // No sooner than the processor may have made it, nor than it is here.
                 let effective = pace.take((released + bounds[0]).max(now));
                 if active(Mutation::BudgetPacketAsBestEffort) {
-                    line.queue_best_effort(key_of(self.route.path), wire_bytes, packet, now);
+                    state.queue_best_effort(key_of(self.route.path), wire_bytes, packet, now);
                     return;
                 }
                 let key = Guaranteed { effective, deadline: effective + bounds[1], wire_bytes };
-                line.scheduler.enqueue(now, *flow, key, packet).is_ok()
+                state.scheduler.enqueue(now, *flow, key, packet).is_ok()
             }
             None => {
                 self.counted.packets_beyond += 1;
-                line.queue_best_effort(key_of(self.route.path), wire_bytes, packet, now)
+                state.queue_best_effort(key_of(self.route.path), wire_bytes, packet, now)
             }
         };
         debug_assert!(queued, "there is room");

@@ -59,7 +59,7 @@ fn relaxed_bounds_keep_seven_leading_bits() {
 /// A trial of a channel that holds nothing returns the final reservation that the channel would get, and
 /// holds nothing after.
 #[test]
-fn a_trial_says_what_would_be_held_and_holds_nothing() {
+fn a_trial_returns_the_reservation_and_reserves_nothing() {
     let mut stages = stages_of(&config());
     let before = given_away(&stages);
     let channel = local(1, Role::Forwarder);
@@ -70,7 +70,7 @@ fn a_trial_says_what_would_be_held_and_holds_nothing() {
         assert_eq!((of.channel, on), (ChannelId(1), terms(Role::Forwarder)));
         assert!(stages.take_tried(ChannelId(1)).is_none(), "once");
         assert!(stages.held(ChannelId(1)).is_none() && given_away(&stages) == before);
-        let told = stages.would_hold(&channel, &relaxed, 77);
+        let reported = stages.would_hold(&channel, &relaxed, 77);
         let offered: Vec<_> = hold(&mut stages, &channel).iter().map(|grant| grant.bound).collect();
         assert_eq!(relaxed.offered, offered);
         if let Some(wanted) = wanted {
@@ -82,8 +82,8 @@ fn a_trial_says_what_would_be_held_and_holds_nothing() {
         assert_eq!(stages.reserve_buffers(ChannelId(1), reserved), Ok(()));
         let bounds =
             |grants: &[StageGrant]| grants.iter().map(|grant| (grant.bound, grant.buffer_bytes)).collect();
-        let (told, has): (Vec<_>, Vec<_>) = (bounds(&told), bounds(&stages.holding(&channel)));
-        assert_eq!((&told, told[1].1), (&has, 77), "the last stage has the buffers");
+        let (reported, has): (Vec<_>, Vec<_>) = (bounds(&reported), bounds(&stages.holding(&channel)));
+        assert_eq!((&reported, reported[1].1), (&has, 77), "the last stage has the buffers");
         stages.release(ChannelId(1));
         accounts_hold(&stages, &[]);
     }

@@ -49,7 +49,7 @@ fn what_does_not_fit_a_link_is_refused_with_its_numbers() {
 /// A broken stage refuses channels that would cross it, if the operator has configured that: a link only
 /// those that leave by it.
 #[test]
-fn a_broken_stage_refuses_who_would_cross_it_where_that_is_wanted() {
+fn a_broken_stage_refuses_new_channels_if_configured() {
     let breach = Some(Breach { late: Lateness::default(), cause: Cause::LongerTravel });
     for while_broken in [WhileBroken::Degrade, WhileBroken::Refuse] {
         let mut config = config();
@@ -126,7 +126,7 @@ fn stages_with(config: &NodeConfig, breach: Option<Breach>) -> Stages {
 
 /// A link of unknown rate refuses channels that leave by it, until its drain rate is set.
 #[test]
-fn a_link_of_unknown_rate_refuses_who_leaves_by_it() {
+fn a_link_of_unknown_rate_refuses_channels() {
     let mut config = config();
     config.links[1].rate_auto = true;
     let mut stages = stages_of(&config);

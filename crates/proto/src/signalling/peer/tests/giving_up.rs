@@ -56,7 +56,7 @@ fn a_neighbour_whose_words_make_no_sense_is_greeted_at_once_in_a_new_life() {
 
 /// A reply to a HELLO of the previous life begins nothing: any attacker on the link can replay it.
 #[test]
-fn an_old_answer_brings_nobody_back() {
+fn an_old_answer_restores_no_neighbour() {
     let mut two = Two::met();
     let now = two.now;
     two.ends[0].hellos.due = Some(HelloStep::First);
@@ -74,7 +74,7 @@ fn an_old_answer_brings_nobody_back() {
 
 /// Its clock may have been stepped meanwhile: the offset is unknown until they meet again.
 #[test]
-fn the_clock_of_a_neighbour_is_forgotten_with_it() {
+fn the_clock_of_a_neighbour_is_removed_with_it() {
     let mut two = Two::met();
     assert!(two.ends[0].clock().offset(two.now).is_some());
     stop_answering(&mut two);
@@ -127,14 +127,14 @@ fn a_neighbour_whose_clock_was_set_back_is_judged_at_once() {
 /// A neighbour that uses another version is reported as such for the time limit of silence, if its packets
 /// were received so recently.
 #[test]
-fn who_has_changed_its_version_is_told_apart_from_who_is_gone() {
+fn a_neighbour_with_a_new_version_differs_from_a_lost_one() {
     for (before, expected) in [(1, Presence::Foreign(9)), (0, Presence::Dead)] {
         let mut two = Two::met();
         let end = &mut two.ends[0];
-        let (heard, silence) = (end.last_heard, end.silence());
+        let (received, silence) = (end.last_received, end.silence());
         // A packet in our version was received, and one in another version then or a nanosecond later.
-        assert_eq!(end.handle_foreign(9, heard + Nanos(before)), None);
-        let given_up = heard + silence;
+        assert_eq!(end.handle_foreign(9, received + Nanos(before)), None);
+        let given_up = received + silence;
         assert_eq!(end.handle_timeout(false, given_up - Nanos(1)), None);
         assert_eq!(end.handle_timeout(false, given_up), Some(Change::Lost { restarted: false }));
         assert_eq!(end.presence(), expected, "heard {before} ns behind");
@@ -150,26 +150,26 @@ fn who_has_changed_its_version_is_told_apart_from_who_is_gone() {
 #[test]
 fn what_is_acknowledged_of_a_former_life_is_sent_again_in_the_present_one() {
     let mut two = Two::met();
-    two.ends[0].say(&confirm(1));
+    two.ends[0].queue_message(&confirm(1));
     two.run(10);
-    assert_eq!(two.heard[1], [confirm(1)]);
+    assert_eq!(two.received_messages[1], [confirm(1)]);
     break_stream(&mut two);
     let now = two.now;
     assert_eq!(two.ends[0].handle_timeout(false, now), Some(Change::Lost { restarted: false }));
     let greeting = packet_of(&mut two, 0, now).expect("it is greeted");
     two.deliver(1, &greeting);
-    two.ends[1].say(&confirm(9));
-    let said: Vec<_> = core::iter::from_fn(|| packet_of(&mut two, 1, now)).collect();
-    let (answers, others): (Vec<_>, Vec<_>) = said
+    two.ends[1].queue_message(&confirm(9));
+    let sent: Vec<_> = core::iter::from_fn(|| packet_of(&mut two, 1, now)).collect();
+    let (answers, others): (Vec<_>, Vec<_>) = sent
         .into_iter()
         .partition(|bytes| matches!(two.key.open(bytes).expect("an authentic packet").body, Body::Hello(_)));
     assert_eq!((answers.len(), others.len()), (1, 1));
     two.deliver(0, &answers[0]);
     assert!(two.alive()[0], "they meet again");
     // Its first segment is lost. A packet that the neighbour sent before comes late.
-    two.ends[0].say(&confirm(2));
+    two.ends[0].queue_message(&confirm(2));
     while packet_of(&mut two, 0, now).is_some() {}
     two.deliver(0, &others[0]);
     two.run(3_000);
-    assert_eq!(two.heard[1], [confirm(1), confirm(2)]);
+    assert_eq!(two.received_messages[1], [confirm(1), confirm(2)]);
 }

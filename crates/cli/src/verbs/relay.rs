@@ -1,0 +1,304 @@
+//! `punctual relay`: TCP with endsystem quality of service for programs as they are.
+
+use std::net::{SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream};
+use std::path::PathBuf;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use punctual::tcp::{Qos, TcpStream};
+use punctual::{BitRate, Endsystem, Nanos, config};
+use serde::Serialize;
+
+use crate::host::Host;
+use crate::output::{Outcome, Output, Usage, print_note};
+use crate::relay::{Carried, carry, reset_program};
+use crate::values;
+
+/// How long to wait after a listener has failed: descriptors may be short.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Carry TCP connections between the wire and programs of this host: on the wire with quality of service at this host, to the
+/// program by the kernel's loopback.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  punctual relay --listen 10.0.0.1:6379 --to 127.0.0.1:6379 --class low-delay --interval 10ms --units 8\n  \
+                  punctual relay --from 127.0.0.1:7000 --connect 10.0.0.2:80 --class guaranteed --rate 20Mbit/s --period 5ms\n\
+                  A link of the host has flows_max above 0, and listeners_max for --listen. Users other than root need a row in \
+                  [[daemon.tcp]] of the daemon's configuration. With --config no daemon may run on the same device. The kernel's firewall and tcpdump do not see \
+                  these packets. The class counts for each connection. Ends and resets of either side are carried to the \
+                  other. Each connection that ended has a line on standard output.\n\
+                  Exit code 0: --count connections ended. 1: an address, a link or an engine was refused."
+)]
+pub struct Relay {
+    #[command(flatten)]
+    host: Host,
+    /// Run an engine in this process by this configuration of the host, instead of using the daemon.
+    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
+    config: Option<PathBuf>,
+    /// Accept connections from the wire at this address and port of the host.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "to", conflicts_with_all = ["from", "connect"])]
+    listen: Option<SocketAddr>,
+    /// Program that gets the connections from the wire.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "listen")]
+    to: Option<SocketAddr>,
+    /// Accept connections of programs at this address and port.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "connect")]
+    from: Option<SocketAddr>,
+    /// Peer on the wire that gets the connections of programs.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "from")]
+    connect: Option<SocketAddr>,
+    /// Class of each connection at this host.
+    #[arg(long, value_enum, default_value_t = Class::BestEffort)]
+    class: Class,
+    /// low-delay: length of the interval.
+    #[arg(long, value_name = "TIME", value_parser = values::span)]
+    interval: Option<Nanos>,
+    /// low-delay: segments in any interval, in each direction.
+    #[arg(long, value_name = "COUNT")]
+    units: Option<u32>,
+    /// guaranteed: rate of the data (20Mbit/s).
+    #[arg(long, value_name = "RATE", value_parser = values::bit_rate)]
+    rate: Option<BitRate>,
+    /// guaranteed: length of the period.
+    #[arg(long, value_name = "TIME", value_parser = values::span)]
+    period: Option<Nanos>,
+    /// Connections at once; more wait.
+    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    connections_max: u32,
+    /// Stop when so many connections have ended.
+    #[arg(long, value_parser = values::count)]
+    count: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Class {
+    LowDelay,
+    Guaranteed,
+    BestEffort,
+}
+
+/// Which end of the relay is on the wire.
+enum Direction {
+    /// Connections from the wire go to the program at `to`.
+    In { listen: SocketAddr, to: SocketAddr },
+    /// Connections of programs go to `peer` on the wire.
+    Out { from: SocketAddr, peer: SocketAddr },
+}
+
+/// A connection that ended, as it is printed.
+#[derive(Serialize)]
+struct Ended {
+    /// The other end on the wire; `None` if there was no connection.
+    peer: Option<SocketAddr>,
+    program: SocketAddr,
+    in_bytes: u64,
+    out_bytes: u64,
+    lasted_ns: u64,
+    /// Why it ended, if both sides did not close it.
+    error: Option<String>,
+}
+
+impl Ended {
+    fn text(&self) -> String {
+        let peer = self.peer.map_or_else(|| "-".into(), |peer| peer.to_string());
+        let (lasted, program) = (Nanos(self.lasted_ns), self.program);
+        let why = self.error.as_deref().unwrap_or("both sides closed it");
+        format!("{peer} {program}: {} B in, {} B out, {lasted}: {why}", self.in_bytes, self.out_bytes)
+    }
+}
+
+/// Connections that run, and those that ended.
+#[derive(Default)]
+struct Count {
+    running: u32,
+    ended: u64,
+}
+
+struct Tally {
+    count: Mutex<Count>,
+    changed: Condvar,
+    output: Output,
+}
+
+impl Relay {
+    pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
+        let (qos, direction) = (self.qos()?, self.direction()?);
+        let endsystem = match &self.config {
+            Some(file) => Endsystem::embedded(&config::load(file)?)?,
+            None => self.host.connect()?,
+        };
+        let tally = Tally { count: Mutex::default(), changed: Condvar::new(), output };
+        match direction {
+            Direction::In { listen, to } => self.serve_wire(&endsystem, qos, (listen, to), &tally)?,
+            Direction::Out { from, peer } => self.serve_programs(&endsystem, qos, (from, peer), &tally)?,
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn direction(&self) -> anyhow::Result<Direction> {
+        match (self.listen.zip(self.to), self.from.zip(self.connect)) {
+            (Some((listen, to)), _) => Ok(Direction::In { listen, to }),
+            (_, Some((from, peer))) => Ok(Direction::Out { from, peer }),
+            _ => Err(Usage("give --listen and --to, or --from and --connect".into()).into()),
+        }
+    }
+
+    fn qos(&self) -> anyhow::Result<Qos> {
+        let refused = |what: &str| Usage(what.into());
+        Ok(match (self.class, self.interval.zip(self.units), self.rate.zip(self.period)) {
+            (Class::LowDelay, Some((interval, units)), None) => Qos::LowDelay { interval, units },
+            (Class::LowDelay, ..) => {
+                return Err(refused("--class low-delay needs --interval and --units").into());
+            }
+            (Class::Guaranteed, None, Some((rate, period))) => Qos::Guaranteed { rate, period },
+            (Class::Guaranteed, ..) => {
+                return Err(refused("--class guaranteed needs --rate and --period").into());
+            }
+            (Class::BestEffort, None, None) => Qos::BestEffort,
+            (Class::BestEffort, ..) => {
+                return Err(refused(
+                    "--class best-effort has no budget: leave --interval, --units, --rate and --period out",
+                )
+                .into());
+            }
+        })
+    }
+
+    /// Connections from the wire, each to a program.
+    fn serve_wire(
+        &self,
+        endsystem: &Endsystem,
+        qos: Qos,
+        (listen, to): (SocketAddr, SocketAddr),
+        tally: &Tally,
+    ) -> anyhow::Result<()> {
+        let listener = endsystem.bind_tcp(listen, qos, self.connections_max)?;
+        print_note(&format!("relay: listening on {listen}"));
+        std::thread::scope(|scope| {
+            while tally.admit(self.connections_max, self.count) {
+                match listener.accept_timeout(Duration::from_millis(200)) {
+                    Ok(Some(wire)) => {
+                        scope.spawn(move || tally.end(to_program(wire, to)));
+                    }
+                    Ok(None) => tally.withdraw(),
+                    Err(error) => {
+                        print_note(&format!("relay: {}", punctual::one_line(&error)));
+                        tally.withdraw();
+                        std::thread::sleep(RETRY);
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Connections of programs, each to the peer on the wire.
+    fn serve_programs(
+        &self,
+        endsystem: &Endsystem,
+        qos: Qos,
+        (from, peer): (SocketAddr, SocketAddr),
+        tally: &Tally,
+    ) -> anyhow::Result<()> {
+        let listener = KernelListener::bind(from).with_context(|| format!("listening on {from}"))?;
+        print_note(&format!("relay: listening on {from}"));
+        std::thread::scope(|scope| -> anyhow::Result<()> {
+            while tally.admit(self.connections_max, self.count) {
+                let (program, address) = listener.accept()?;
+                scope.spawn(move || tally.end(to_peer(endsystem, qos, (&program, address), peer)));
+            }
+            Ok(())
+        })
+    }
+}
+
+fn to_program(wire: TcpStream, to: SocketAddr) -> Ended {
+    let (begun, peer) = (Instant::now(), Some(wire.peer_addr()));
+    match KernelStream::connect(to) {
+        Ok(program) => {
+            // What the program writes leaves at once, as the wire's stream does.
+            let _ = program.set_nodelay(true);
+            ended(peer, to, begun, carry(wire, &program))
+        }
+        Err(error) => {
+            // An error means that the peer is gone already.
+            let _ = wire.abort();
+            let error = io_error(&format!("{to}"), &error);
+            Ended {
+                peer,
+                program: to,
+                in_bytes: 0,
+                out_bytes: 0,
+                lasted_ns: lasted(begun),
+                error: Some(error),
+            }
+        }
+    }
+}
+
+fn to_peer(
+    endsystem: &Endsystem,
+    qos: Qos,
+    (program, address): (&KernelStream, SocketAddr),
+    peer: SocketAddr,
+) -> Ended {
+    let begun = Instant::now();
+    match endsystem.connect_tcp(peer, qos) {
+        Ok(wire) => {
+            let _ = program.set_nodelay(true);
+            ended(Some(peer), address, begun, carry(wire, program))
+        }
+        Err(error) => {
+            reset_program(program);
+            let error = Some(punctual::one_line(&error));
+            Ended { peer: None, program: address, in_bytes: 0, out_bytes: 0, lasted_ns: lasted(begun), error }
+        }
+    }
+}
+
+fn io_error(what: &str, error: &std::io::Error) -> String {
+    format!("{what}: {error}")
+}
+
+fn lasted(begun: Instant) -> u64 {
+    u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn ended(peer: Option<SocketAddr>, program: SocketAddr, begun: Instant, carried: Carried) -> Ended {
+    let Carried { in_bytes, out_bytes, error } = carried;
+    let error = error.map(|error| error.to_string());
+    Ended { peer, program, in_bytes, out_bytes, lasted_ns: lasted(begun), error }
+}
+
+impl Tally {
+    /// Waits for room for one more connection; `false` when so many have ended as were asked for.
+    fn admit(&self, running_max: u32, ended_max: Option<u64>) -> bool {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let begun = count.ended + u64::from(count.running);
+            if ended_max.is_some_and(|most| count.ended >= most) {
+                return false;
+            }
+            if count.running < running_max && ended_max.is_none_or(|most| begun < most) {
+                count.running += 1;
+                return true;
+            }
+            count = self.changed.wait(count).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// No connection came.
+    fn withdraw(&self) {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner).running -= 1;
+    }
+
+    fn end(&self, ended: Ended) {
+        // A closed standard output ends no connection.
+        let _ = self.output.print(&ended, Ended::text);
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        (count.running, count.ended) = (count.running - 1, count.ended + 1);
+        self.changed.notify_all();
+    }
+}

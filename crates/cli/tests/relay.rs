@@ -1,0 +1,312 @@
+//! `punctual relay` between kernels: the relay runs on a host of its own network namespace, TCP of the kernel is at both ends.
+//! Needs root.
+
+#[path = "../../link/tests/common/host.rs"]
+mod host;
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
+
+use host::{Host, privileged};
+use serde_json::Value;
+
+const PUNCTUAL: &str = env!("CARGO_BIN_EXE_punctual");
+const A: &str = "10.96.0.1";
+const B: &str = "10.96.0.2";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn address(ip: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(ip.parse().expect("an address"), port)
+}
+
+/// Hosts `a`, which relays, and `b` on one cable.
+fn cable() -> (Host, Host) {
+    let (a, b) = (Host::new(), Host::new());
+    a.run(&format!("ip link add va type veth peer name vb netns {}", b.name()));
+    for (host, device, ip) in [(&a, "va", A), (&b, "vb", B)] {
+        host.ip_batch(&format!("link set lo up\nlink set {device} up\naddress add {ip}/30 dev {device}\n"));
+    }
+    a.await_up("va");
+    b.await_up("vb");
+    (a, b)
+}
+
+/// A configuration of `a` in a file of its own.
+fn configuration(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("punctual-relay-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("a.toml");
+    let text = format!(
+        r#"
+        node.name = "a"
+        processor.best_effort_host = true
+        processor.profile_measure = false
+        processor.costs = {{ send_message = "1us", send_packet = "1us", send_packet_later = "1us", forward_packet = "1us",
+                             receive_packet = "1us", deliver_message = "1us", copy_kib = "200ns", cold_start = "20us" }}
+        signalling.key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+        host = [{{ name = "a", id = 1 }}, {{ name = "b", id = 2 }}]
+        [[link]]
+        name = "to-b"
+        neighbour = "b"
+        driver = "xdp"
+        device = "va"
+        local = "{A}"
+        peer = "{B}"
+        rate = "1Gbit/s"
+        kernel_traffic = "exclusive"
+        prediction_error = "500ms"
+        flows_max = 16
+        listeners_max = 2
+        [daemon]
+        socket = "{socket}"
+        forbidden_calls = "end"
+        "#,
+        socket = folder.join("a.sock").display(),
+    );
+    std::fs::write(&file, text).expect("written");
+    file
+}
+
+/// A command on `a`.
+fn on(a: &Host, program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", a.name()]).arg(program).args(arguments);
+    command
+}
+
+/// A daemon on `a`, which ends when it is dropped.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(a: &Host, file: &Path) -> Self {
+        let program = Path::new(PUNCTUAL).with_file_name("punctuald");
+        assert!(program.is_file(), "{} is not there: cargo build -p punctual-daemon", program.display());
+        let mut command = on(a, &program, &["--config"]);
+        let mut daemon = command.arg(file).stderr(Stdio::piped()).spawn().expect("a daemon");
+        let lines = BufReader::new(daemon.stderr.take().expect("piped")).lines();
+        let mut log = lines.map_while(Result::ok);
+        assert!(log.any(|line| line.contains("ready")), "the daemon has ended");
+        // Its log goes on, and is not read: nothing of this test fills the pipe.
+        std::mem::forget(log);
+        Self(daemon)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A relay on `a`, once it listens. Its standard error stays open: it may write to it.
+struct Relay(Child, BufReader<ChildStderr>);
+
+/// `from`: `--config` or `--socket`.
+fn relay(a: &Host, (from, file): (&str, &Path), arguments: &str) -> Relay {
+    let mut command = on(a, Path::new(PUNCTUAL), &["relay", "--json", from]);
+    command.arg(file).args(arguments.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("a relay");
+    let mut errors = BufReader::new(child.stderr.take().expect("piped"));
+    let mut line = String::new();
+    while !line.starts_with("relay: listening on ") {
+        line.clear();
+        let bytes = errors.read_line(&mut line).expect("a line");
+        assert!(bytes > 0, "the relay ended before it listened");
+    }
+    Relay(child, errors)
+}
+
+impl Relay {
+    /// What it printed about each connection.
+    fn ended(mut self) -> Vec<Value> {
+        let mut text = String::new();
+        self.0.stdout.take().expect("piped").read_to_string(&mut text).expect("its output");
+        assert!(self.0.wait().expect("an end").success());
+        serde_json::Deserializer::from_str(&text).into_iter().map(|value| value.expect("JSON")).collect()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        if std::thread::panicking() {
+            let (mut out, mut errors) = (String::new(), String::new());
+            if let Some(mut stdout) = self.0.stdout.take() {
+                let _ = stdout.read_to_string(&mut out);
+            }
+            let _ = self.1.read_to_string(&mut errors);
+            eprintln!("the relay printed:\n{out}\n{errors}");
+        }
+    }
+}
+
+fn bytes(side: u8, count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at * 11 + at / 253) as u8 ^ side).collect()
+}
+
+/// Sends as side `side`, closes, and reads as much of the other side.
+fn exchange(stream: &TcpStream, side: u8, count: usize) {
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a time");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut out = stream;
+            out.write_all(&bytes(side, count)).expect("written");
+            out.shutdown(Shutdown::Write).expect("to close");
+        });
+        let (mut from, mut read) = (stream, Vec::new());
+        from.read_to_end(&mut read).expect("read");
+        assert!(read == bytes(1 - side, count), "{} bytes of {count}", read.len());
+    });
+}
+
+#[test]
+fn connections_from_the_wire_reach_a_program() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    let file = configuration("in");
+    let program = a.within(|| TcpListener::bind(address("127.0.0.1", 7_001))).expect("a program");
+    let arguments = format!(
+        "--listen {A}:7000 --to 127.0.0.1:7001 --class low-delay --interval 10ms --units 8 --count 3"
+    );
+    let relay = relay(&a, ("--config", &file), &arguments);
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..3).for_each(|_| exchange(&program.accept().expect("a connection").0, 1, 200_000)));
+        for _ in 0..3 {
+            let stream = b.within(|| TcpStream::connect(address(A, 7_000))).expect("to connect");
+            exchange(&stream, 0, 200_000);
+        }
+    });
+    for ended in relay.ended() {
+        assert_eq!((&ended["in_bytes"], &ended["out_bytes"]), (&200_000.into(), &200_000.into()), "{ended}");
+        assert_eq!(ended["error"], Value::Null, "{ended}");
+        assert!(ended["peer"].as_str().is_some_and(|peer| peer.starts_with(B)), "{ended}");
+    }
+    std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
+}
+
+#[test]
+fn connections_of_a_program_reach_the_wire_and_resets_are_carried_over() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    let file = configuration("out");
+    let server = b.within(|| TcpListener::bind(address(B, 8_000))).expect("a server");
+    let arguments = format!(
+        "--from 127.0.0.1:7002 --connect {B}:8000 --class guaranteed --rate 10Mbit/s --period 5ms --count 3"
+    );
+    let relay = relay(&a, ("--config", &file), &arguments);
+    let connect = || a.within(|| TcpStream::connect(address("127.0.0.1", 7_002))).expect("to connect");
+    std::thread::scope(|scope| {
+        scope.spawn(|| exchange(&server.accept().expect("a connection").0, 1, 200_000));
+        exchange(&connect(), 0, 200_000);
+    });
+    // The server goes with bytes that it has not read: the program sees a reset.
+    let mut program = connect();
+    program.set_read_timeout(Some(PATIENCE)).expect("a time");
+    program.write_all(&[1; 100]).expect("written");
+    let accepted = server.accept().expect("a connection").0;
+    while accepted.peek(&mut [0; 100]).expect("bytes") < 100 {}
+    drop(accepted);
+    assert_eq!(program.read(&mut [0]).expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+    // The server's port is closed now.
+    drop(server);
+    let mut program = connect();
+    program.set_read_timeout(Some(PATIENCE)).expect("a time");
+    assert_eq!(program.read(&mut [0]).expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+    let ended = relay.ended();
+    assert_eq!(ended.len(), 3);
+    assert_eq!(ended[0]["error"], Value::Null, "{}", ended[0]);
+    let refused = ended[2]["error"].as_str().expect("an error");
+    assert!(refused.contains(&format!("{B}:8000")), "{refused}");
+    std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
+}
+
+/// By the daemon of the host, whose `connections` lists what the relay carries.
+#[test]
+fn a_relay_shares_the_engine_of_a_daemon() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    let file = configuration("daemon");
+    let socket = file.with_file_name("a.sock");
+    let daemon = Daemon::start(&a, &file);
+    let program = a.within(|| TcpListener::bind(address("127.0.0.1", 7_001))).expect("a program");
+    let arguments = format!(
+        "--listen {A}:7000 --to 127.0.0.1:7001 --class low-delay --interval 10ms --units 8 --count 2"
+    );
+    let relay = relay(&a, ("--socket", &socket), &arguments);
+    std::thread::scope(|scope| {
+        let (go, held) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            for _ in 0..2 {
+                let stream = program.accept().expect("a connection").0;
+                held.recv().expect("the other side");
+                exchange(&stream, 1, 200_000);
+            }
+        });
+        for _ in 0..2 {
+            let stream = b.within(|| TcpStream::connect(address(A, 7_000))).expect("to connect");
+            let mut list = on(&a, Path::new(PUNCTUAL), &["connections", "--json", "--socket"]);
+            let list = list.arg(&socket).output().expect("it runs");
+            let list: Value = serde_json::from_slice(&list.stdout).expect("JSON");
+            let peer = stream.local_addr().expect("an address").to_string();
+            let ours = list.as_array().expect("a list").iter().find(|one| one["peer"] == *peer);
+            // The relay may not have accepted it yet: then it waits in the listener.
+            if let Some(ours) = ours {
+                assert_eq!(
+                    (&ours["local"], &ours["user"]),
+                    (&format!("{A}:7000").into(), &0.into()),
+                    "{ours}"
+                );
+                assert_eq!(
+                    (&ours["class"]["name"], &ours["class"]["units"]),
+                    (&"low-delay".into(), &8.into()),
+                    "{ours}"
+                );
+            }
+            go.send(()).expect("the program");
+            exchange(&stream, 0, 200_000);
+        }
+    });
+    for ended in relay.ended() {
+        assert_eq!((&ended["in_bytes"], &ended["out_bytes"]), (&200_000.into(), &200_000.into()), "{ended}");
+        assert_eq!(ended["error"], Value::Null, "{ended}");
+    }
+    drop(daemon);
+    std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
+}
+
+/// One line with cause and fix, on standard error, and exit code 2 for wrong usage.
+#[test]
+fn wrong_usage_is_one_line() {
+    for (arguments, expected) in [
+        ("--config x.toml", "--listen and --to"),
+        ("--config x.toml --listen 1.2.3.4:5", "--to"),
+        ("--config x.toml --from 1.2.3.4:5 --connect 1.2.3.4:5 --class low-delay", "--interval and --units"),
+        (
+            "--config x.toml --from 1.2.3.4:5 --connect 1.2.3.4:5 --class guaranteed --rate 1Mbit/s",
+            "--rate and --period",
+        ),
+        ("--config x.toml --from 1.2.3.4:5 --connect 1.2.3.4:5 --units 3 --interval 1ms", "has no budget"),
+        (
+            "--config x.toml --from 1.2.3.4:5 --connect 1.2.3.4:5 --class guaranteed --rate 5 --period 1ms",
+            "20Mbit/s",
+        ),
+    ] {
+        let output = Command::new(PUNCTUAL).arg("relay").args(arguments.split(' ')).output();
+        let output = output.expect("it runs");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), text.lines().count()), (Some(2), 1), "{arguments}: {text}");
+        assert!(text.contains(expected), "{arguments}: {text}");
+    }
+}

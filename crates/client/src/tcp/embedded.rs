@@ -1,0 +1,118 @@
+//! Connections of an engine in this process.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use punctual_engine::EngineHandle;
+use punctual_engine::tcp::{TcpConfig, TcpId};
+use punctual_host::{EmbeddedHost, TcpEnds, TcpListening, TcpNews, TcpWish, api_end, api_state};
+use punctual_ipc::ring::{InboxWriter, OutboxReader};
+
+use super::side::{Rings, Side};
+use super::{Ended, Qos, Status, TcpError};
+use crate::connection::Connection;
+
+/// How long a connection may take to open.
+const OPEN_WAIT: Duration = Duration::from_secs(180);
+
+/// A connection of the engine.
+pub(in crate::tcp) struct Connected {
+    id: TcpId,
+    news: Receiver<TcpNews>,
+    ended: Option<Ended>,
+}
+
+type Opened = (Side, Rings, [SocketAddr; 2]);
+
+fn parts(ends: TcpEnds) -> (Connected, Rings, [SocketAddr; 2]) {
+    let TcpEnds { id, flow, outbox, inbox, news } = ends;
+    (Connected { id, news, ended: None }, Rings { outbox, inbox }, [flow.local, flow.remote])
+}
+
+fn wish(qos: Qos, config: TcpConfig) -> TcpWish {
+    TcpWish { class: qos.class(), config }
+}
+
+pub(super) fn connect(
+    host: &EmbeddedHost,
+    peer: SocketAddr,
+    qos: Qos,
+    settings: TcpConfig,
+) -> Result<Opened, TcpError> {
+    let (connected, rings, ends) = parts(host.connect_tcp(peer, &wish(qos, settings))?);
+    let until = Instant::now() + OPEN_WAIT;
+    match connected.news.recv_timeout(OPEN_WAIT).ok() {
+        Some(TcpNews::Open) => Ok((Side::Embedded(connected), rings, ends)),
+        Some(TcpNews::Ended(why)) => Err(TcpError::Peer { peer, why: api_end(why) }),
+        None if Instant::now() >= until => Err(TcpError::Late(peer)),
+        Some(TcpNews::TimeWait | TcpNews::Over) | None => Err(TcpError::Gone),
+    }
+}
+
+pub(super) fn listen(
+    host: &EmbeddedHost,
+    local: SocketAddr,
+    qos: Qos,
+    backlog: u32,
+) -> Result<TcpListening, TcpError> {
+    Ok(host.listen_tcp(local, backlog, wish(qos, TcpConfig::default()))?)
+}
+
+pub(super) fn accept(listening: &TcpListening, until: Option<Instant>) -> Result<Option<Opened>, TcpError> {
+    Ok(listening.accept(until)?.map(|ends| {
+        let (connected, rings, ends) = parts(ends);
+        (Side::Embedded(connected), rings, ends)
+    }))
+}
+
+type Handle = EngineHandle<OutboxReader, InboxWriter>;
+
+fn engine(connection: &Connection) -> Result<&Handle, TcpError> {
+    connection.embedded.as_ref().map(EmbeddedHost::engine).ok_or(TcpError::NotEmbedded)
+}
+
+impl Connected {
+    pub fn ready(&self, connection: &Connection) -> Result<(), TcpError> {
+        engine(connection)?.ready_tcp(self.id).map_err(|_| TcpError::Gone)
+    }
+
+    pub fn shutdown(&self, connection: &Connection) -> Result<(), TcpError> {
+        engine(connection)?.close_tcp(self.id).map_err(|_| TcpError::Gone)
+    }
+
+    pub fn abort(&self, connection: &Connection) -> Result<(), TcpError> {
+        engine(connection)?.abort_tcp(self.id).map_err(|_| TcpError::Gone)
+    }
+
+    pub fn release(&self, connection: &Connection) {
+        // An error means that the engine, and the connection with it, are gone.
+        if let Ok(engine) = engine(connection) {
+            let _ = engine.release_tcp(self.id);
+        }
+    }
+
+    pub fn status(&self, connection: &Connection) -> Result<Option<Status>, TcpError> {
+        let status = engine(connection)?.tcp_status(self.id).map_err(|error| TcpError::Host(error.into()))?;
+        Ok(status.map(|status| Status {
+            local: status.flow.local,
+            peer: status.flow.remote,
+            state: api_state(status.state),
+            ended: status.ended.map(api_end),
+            segments_in: status.segments_in,
+            segments_out: status.segments_out,
+            dropped: status.dropped,
+            readable_bytes: status.readable_bytes as u64,
+            unacknowledged_bytes: status.unacknowledged_bytes as u64,
+        }))
+    }
+
+    pub fn ended(&mut self) -> Option<Ended> {
+        for news in self.news.try_iter() {
+            if let TcpNews::Ended(why) = news {
+                self.ended = Some(api_end(why));
+            }
+        }
+        self.ended
+    }
+}

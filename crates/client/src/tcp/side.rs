@@ -1,0 +1,145 @@
+//! The engine's side of a connection: in this process, or in a daemon's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_ipc::api::{Answer, Request};
+use punctual_ipc::ring::{InboxReader, OutboxWriter, RingHandles, RingShape};
+use punctual_proto::ids::ChannelId;
+
+use super::{Ended, Status, TcpError};
+use crate::connection::{Connection, Reply};
+use crate::error::Error;
+use crate::events::ChannelEvents;
+
+/// The program's ends of both rings.
+pub(super) struct Rings {
+    pub outbox: OutboxWriter,
+    pub inbox: InboxReader,
+}
+
+/// See the module.
+pub(super) enum Side {
+    #[cfg(feature = "embedded")]
+    Embedded(super::embedded::Connected),
+    Remote(Remote),
+}
+
+/// A connection at a daemon.
+pub(super) struct Remote {
+    channel: ChannelId,
+    events: Arc<ChannelEvents>,
+}
+
+/// How long the reason of an end may lag behind the end of the stream.
+pub(super) const REASON_WITHIN: Duration = Duration::from_millis(250);
+
+impl Side {
+    /// The program has used its rings. At a daemon the doorbell does this.
+    pub fn ready(&self, connection: &Connection) -> Result<(), TcpError> {
+        match self {
+            #[cfg(feature = "embedded")]
+            Self::Embedded(connected) => connected.ready(connection),
+            Self::Remote(_) => match connection.shared.over() {
+                Some(error) => Err(error.into()),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Closes the program's direction.
+    pub fn shutdown(&self, connection: &Connection) -> Result<(), TcpError> {
+        match self {
+            #[cfg(feature = "embedded")]
+            Self::Embedded(connected) => connected.shutdown(connection),
+            Self::Remote(remote) => remote.tell(connection, Request::ShutdownTcp { channel: remote.channel }),
+        }
+    }
+
+    /// Resets the peer.
+    pub fn abort(&self, connection: &Connection) -> Result<(), TcpError> {
+        match self {
+            #[cfg(feature = "embedded")]
+            Self::Embedded(connected) => connected.abort(connection),
+            Self::Remote(remote) => remote.tell(connection, Request::ResetTcp { channel: remote.channel }),
+        }
+    }
+
+    /// The stream is dropped.
+    pub fn release(&self, connection: &Connection) {
+        match self {
+            #[cfg(feature = "embedded")]
+            Self::Embedded(connected) => connected.release(connection),
+            Self::Remote(remote) => {
+                connection.shared.forget(remote.channel);
+                connection.shared.send_unanswered(Request::Close { channel: remote.channel });
+            }
+        }
+    }
+
+    pub fn status(&self, connection: &Connection) -> Result<Option<Status>, TcpError> {
+        match self {
+            #[cfg(feature = "embedded")]
+            Self::Embedded(connected) => connected.status(connection),
+            Self::Remote(remote) => {
+                match connection.shared.call(Request::TcpStatus { channel: remote.channel })?.0 {
+                    Answer::TcpStatus(status) => Ok(status.map(Status::from)),
+                    _ => Err(Error::Unexpected.into()),
+                }
+            }
+        }
+    }
+
+    /// Why the connection ended, if that is known here.
+    pub fn ended(&mut self) -> Option<Ended> {
+        match self {
+            #[cfg(feature = "embedded")]
+            Self::Embedded(connected) => connected.ended(),
+            Self::Remote(remote) => remote.events.tcp_end(),
+        }
+    }
+}
+
+impl Remote {
+    fn tell(&self, connection: &Connection, request: Request) -> Result<(), TcpError> {
+        connection.shared.send_unanswered(request);
+        connection.shared.over().map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+/// Attaches to both rings of a connection that is open.
+fn attach(
+    connection: &Connection,
+    (channel, shape): (ChannelId, RingShape),
+    descriptors: Vec<std::os::fd::OwnedFd>,
+) -> Result<(Remote, Rings), Error> {
+    let shared = &connection.shared;
+    let mut inbox = InboxReader::attach(RingHandles { shape, descriptors })?;
+    let (Answer::Ring { ring: shape, .. }, descriptors) = shared.call(Request::TcpOutbox { channel })? else {
+        return Err(Error::Unexpected);
+    };
+    let outbox = OutboxWriter::attach(RingHandles { shape, descriptors })?;
+    inbox.set_doorbell(outbox.doorbell().map_err(Error::Socket)?);
+    let events = shared.events_of(channel);
+    // Where the daemon goes, a thread that waits for bytes wakes.
+    events.set_closer(inbox.closer().map_err(Error::Socket)?);
+    shared.attached(channel, || inbox.is_closed())?;
+    Ok((Remote { channel, events }, Rings { outbox, inbox }))
+}
+
+/// The connection of an answer, with this host's address and the peer's.
+pub(super) fn connected(
+    connection: &Connection,
+    (result, descriptors): Reply,
+) -> Result<(Side, Rings, [std::net::SocketAddr; 2]), TcpError> {
+    let Answer::TcpConnected { channel, local, peer, ring } = result.map_err(Error::from)? else {
+        return Err(Error::Unexpected.into());
+    };
+    match attach(connection, (channel, ring), descriptors) {
+        Ok((remote, rings)) => Ok((Side::Remote(remote), rings, [local, peer])),
+        Err(error) => {
+            connection.shared.send_unanswered(Request::Close { channel });
+            Err(error.into())
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! TCP of a host's own for programs of other processes: every byte to and from kernels, rights and quotas of users, programs
+//! that die, and hosts that are as before. Network namespaces; needs root.
+
+mod common;
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::eventually;
+use common::network::{Cable, Network};
+use common::program::{Program, folder};
+use common::text::{HELLO, Text};
+use common::users::as_user;
+use punctual::tcp::{Ended, Qos, State, TcpError};
+use punctual::{BitRate, Endsystem, Nanos};
+use rustix::process::Signal;
+
+const CABLE: Cable = Cable { number: 0, hosts: [0, 1] };
+/// Names the folder of the daemon's socket to [`victim`].
+const VICTIM: &str = "PUNCTUAL_TEST_VICTIM";
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOW_DELAY: Qos = Qos::LowDelay { interval: Nanos::from_millis(10), units: 8 };
+/// A user with rights.
+const USER: u32 = 47_110;
+/// One without.
+const OTHER: u32 = 47_111;
+
+const RIGHTS: &str = r#"
+[[daemon.tcp]]
+user = 47110
+connect = ["10.98.0.2:8000-8099"]
+listen = ["10.98.0.1:9000"]
+"#;
+
+/// What a connection counts besides its rings.
+const CONNECTION_BYTES: u64 = 640 << 10;
+
+/// A daemon on `a`.
+fn start(network: &Network, folder: &Path, daemon: &str) -> Program {
+    let socket = folder.join("a.sock");
+    let link = format!(
+        "{}interrupt_defer = \"20us\"\nrate = \"1Gbit/s\"\nflows_max = 16\nlisteners_max = 2\n",
+        CABLE.link(0, "xdp")
+    );
+    let processor = r#"profile_measure = false
+        best_effort_host = true
+        costs = { send_message = "1us", send_packet = "1us", send_packet_later = "1us", forward_packet = "1us",
+                  receive_packet = "1us", deliver_message = "1us", copy_kib = "200ns", cold_start = "20us" }"#;
+    let daemon = format!("{daemon}\n{RIGHTS}");
+    let text = Text {
+        name: "a",
+        socket: &socket,
+        processor,
+        daemon: &daemon,
+        hello: HELLO,
+        signalling: "",
+        link: &link,
+    };
+    Program::start(folder, text, |line| network.inside(0, line))
+}
+
+fn connect_as(user: u32, folder: &Path) -> Endsystem {
+    as_user(user, || Endsystem::connect_to(folder.join("a.sock")).expect("the daemon")).expect("root")
+}
+
+fn at(end: usize, port: u16) -> SocketAddr {
+    SocketAddr::new(CABLE.address(end).parse().expect("an address"), port)
+}
+
+fn bytes(side: u8, count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at * 11 + at / 253) as u8 ^ side).collect()
+}
+
+/// Writes as side `side`, closes this direction, and reads what the other side writes.
+fn exchange<S: Read + Send>(side: u8, count: usize, mut reader: S, writer: impl FnOnce(&[u8]) + Send) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| writer(&bytes(side, count)));
+        let mut read = Vec::new();
+        reader.read_to_end(&mut read).expect("the other side's bytes");
+        assert!(read == bytes(1 - side, count), "{} bytes of {count}", read.len());
+    });
+}
+
+fn kernels_side(stream: &TcpStream, count: usize) {
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a time");
+    exchange(1, count, stream, |bytes| {
+        (&mut &*stream).write_all(bytes).expect("written");
+        stream.shutdown(Shutdown::Write).expect("to close");
+    });
+}
+
+/// A program's side: one thread that does not wait for either direction.
+fn programs_side(stream: &mut punctual::tcp::TcpStream, count: usize) {
+    let (out, mut sent, mut read) = (bytes(0, count), 0, Vec::new());
+    stream.set_nonblocking(true);
+    let until = std::time::Instant::now() + PATIENCE;
+    let (mut is_over, mut buffer) = (false, vec![0; 9_000]);
+    while !(is_over && sent == count) {
+        assert!(std::time::Instant::now() < until, "{sent} sent, {} read: {:?}", read.len(), stream.status());
+        let mut is_idle = true;
+        if sent < count {
+            match stream.write(&out[sent..]) {
+                Ok(bytes) => (sent, is_idle) = (sent + bytes, false),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
+            }
+            if sent == count {
+                stream.shutdown(Shutdown::Write).expect("to close");
+            }
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) => is_over = true,
+            Ok(bytes) => {
+                read.extend_from_slice(&buffer[..bytes]);
+                is_idle = false;
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
+        }
+        if is_idle {
+            std::thread::yield_now();
+        }
+    }
+    assert!(read == bytes(1, count), "{} bytes of {count}", read.len());
+}
+
+/// Nothing of a user is left in the daemon, and its counts are even.
+fn is_clean(endsystem: &Endsystem) {
+    eventually("everything is given back", || {
+        let status = endsystem.status().expect("a status");
+        let connections = endsystem.tcp_connections().expect("a list");
+        let wrong = status.audit.map(|audit| audit.wrong).unwrap_or_default();
+        let are_over = connections.iter().all(|connection| connection.state == State::TimeWait);
+        // Connections that this host has closed first count until their TIME-WAIT is over, without their rings.
+        let count = connections.len() as u64;
+        let channels: u64 = status.users.iter().map(|user| user.channels).sum();
+        let bytes: u64 = status.users.iter().map(|user| user.buffer_bytes).sum();
+        // Only the handler for late segments is there.
+        let is_even = wrong.is_empty() && status.handlers.len() == 1;
+        is_even && are_over && channels == count && bytes == count * CONNECTION_BYTES
+    });
+}
+
+#[test]
+fn programs_connect_in_every_class_and_every_byte_arrives() {
+    let Some(network) = Network::new("tcp", 2) else { return };
+    network.join(CABLE);
+    let folder = folder("tcp");
+    let before = network.photograph(CABLE, 0);
+    let daemon = start(&network, &folder, "");
+    let root = daemon.connect();
+    let user = connect_as(USER, &folder);
+    let listener = network.within(1, || TcpListener::bind(at(1, 8_080))).expect("a listener");
+    let guaranteed = Qos::Guaranteed { rate: BitRate(20_000_000), period: Nanos::from_millis(5) };
+    for (program, qos) in [(&root, LOW_DELAY), (&user, guaranteed), (&user, Qos::BestEffort)] {
+        std::thread::scope(|scope| {
+            let server = scope.spawn(|| kernels_side(&listener.accept().expect("a connection").0, 300_000));
+            let mut stream = program.connect_tcp(at(1, 8_080), qos).expect("granted");
+            assert_eq!((stream.peer_addr(), stream.local_addr().ip()), (at(1, 8_080), at(0, 0).ip()));
+            let status = stream.status().expect("the daemon").expect("open");
+            let is_open = matches!(status.state, State::Established | State::CloseWait);
+            assert!(is_open && status.ended.is_none(), "{status:?}");
+            let listed = root.tcp_connections().expect("a list");
+            assert!(
+                listed.iter().any(|it| it.local == stream.local_addr() && it.peer == at(1, 8_080)),
+                "{listed:?}"
+            );
+            programs_side(&mut stream, 300_000);
+            server.join().expect("the kernel's side");
+        });
+    }
+    drop((user, root));
+    assert!(daemon.stop(Signal::TERM).success());
+    assert_eq!(network.photograph(CABLE, 0), before, "the host is as before");
+}
+
+#[test]
+fn a_listener_opens_connections_for_a_program() {
+    let Some(network) = Network::new("tcpl", 2) else { return };
+    network.join(CABLE);
+    let folder = folder("tcpl");
+    let daemon = start(&network, &folder, "");
+    let user = connect_as(USER, &folder);
+    let listener = user.bind_tcp(at(0, 9_000), LOW_DELAY, 4).expect("granted");
+    assert!(listener.accept_timeout(Duration::from_millis(1)).expect("no error").is_none());
+    for _ in 0..2 {
+        std::thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                let stream = network.within(1, || TcpStream::connect(at(0, 9_000))).expect("to connect");
+                kernels_side(&stream, 300_000);
+            });
+            let mut stream = listener.accept().expect("a connection");
+            programs_side(&mut stream, 300_000);
+            client.join().expect("the kernel's side");
+        });
+    }
+    drop(listener);
+    eventually("its port refuses connections", || {
+        let error = network.within(1, || TcpStream::connect(at(0, 9_000))).err();
+        error.is_some_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    });
+    drop(daemon);
+}
+
+/// Whoever has no right, or no quota left, is refused in one line, and takes nothing from others.
+#[test]
+fn rights_and_quotas_of_users_hold() {
+    let Some(network) = Network::new("tcpr", 2) else { return };
+    network.join(CABLE);
+    let folder = folder("tcpr");
+    let daemon = start(&network, &folder, "channels_per_user_max = 2");
+    let [user, other] = [USER, OTHER].map(|user| connect_as(user, &folder));
+    let listener = network.within(1, || TcpListener::bind(at(1, 8_080))).expect("a listener");
+    let line = |error: Option<TcpError>| punctual::one_line(&error.expect("an error"));
+    for (program, port) in [(&other, 8_080), (&user, 7_999), (&user, 8_100)] {
+        let line = line(program.connect_tcp(at(1, port), Qos::BestEffort).err());
+        assert!(line.contains("may not connect") && line.contains("[[daemon.tcp]]"), "{line}");
+    }
+    for (program, port) in [(&other, 9_000), (&user, 9_001)] {
+        let line = line(program.bind_tcp(at(0, port), Qos::BestEffort, 1).err());
+        assert!(line.contains("may not listen") && line.contains("[[daemon.tcp]]"), "{line}");
+    }
+    let refused = user.connect_tcp(at(1, 8_081), Qos::BestEffort).err().expect("no listener there");
+    assert!(matches!(refused, TcpError::Peer { why: Ended::Refused, .. }), "{refused}");
+    let streams: Vec<_> =
+        (0..2).map(|_| user.connect_tcp(at(1, 8_080), Qos::BestEffort).expect("granted")).collect();
+    let line = line(user.connect_tcp(at(1, 8_080), Qos::BestEffort).err());
+    assert!(line.contains("2 of 2 channels"), "{line}");
+    let root = daemon.connect();
+    drop(root.connect_tcp(at(1, 8_080), Qos::BestEffort).expect("root has quotas of its own"));
+    // The server closes first, so that no TIME-WAIT is here.
+    let kernels: Vec<TcpStream> = (0..3).map(|_| listener.accept().expect("a connection").0).collect();
+    drop(kernels);
+    drop(streams);
+    is_clean(&root);
+    drop(daemon);
+}
+
+/// The program that [`a_program_that_dies_leaves_nothing`] kills: runs only as that test starts it.
+#[test]
+fn victim() {
+    let Some(folder) = std::env::var_os(VICTIM) else { return };
+    let reads = std::env::var_os("READS").is_some();
+    let program = connect_as(USER, Path::new(&folder));
+    let _ours = program.bind_tcp(at(0, 9_000), LOW_DELAY, 1).expect("granted");
+    let mut stream = program.connect_tcp(at(1, 8_080), LOW_DELAY).expect("granted");
+    if reads {
+        stream.read_exact(&mut [0; 7]).expect("the request");
+        stream.write_all(b"answer").expect("written");
+        stream.wait_sent(PATIENCE).expect("sent");
+    }
+    println!("READY");
+    std::thread::sleep(PATIENCE);
+}
+
+/// A program that is killed: its connections end, its peers see it, and its user has everything back.
+#[test]
+fn a_program_that_dies_leaves_nothing() {
+    let Some(network) = Network::new("tcpd", 2) else { return };
+    network.join(CABLE);
+    let folder = folder("tcpd");
+    let daemon = start(&network, &folder, "");
+    let root = daemon.connect();
+    let listener = network.within(1, || TcpListener::bind(at(1, 8_080))).expect("a listener");
+    for reads in [true, false] {
+        let mut command = Command::new(std::env::current_exe().expect("this test"));
+        command.args(["--exact", "victim", "--nocapture"]).env(VICTIM, &*folder).stdout(Stdio::piped());
+        if reads {
+            command.env("READS", "1");
+        }
+        let mut victim = command.spawn().expect("a program");
+        let mut kernels = listener.accept().expect("a connection").0;
+        kernels.set_read_timeout(Some(PATIENCE)).expect("a time");
+        kernels.write_all(b"request").expect("written");
+        let lines = BufReader::new(victim.stdout.take().expect("piped")).lines();
+        assert!(lines.map_while(Result::ok).any(|line| line.contains("READY")), "the program has ended");
+        victim.kill().expect("killed");
+        victim.wait().expect("gone");
+        let mut rest = Vec::new();
+        kernels.read_to_end(&mut rest).expect("the end");
+        assert_eq!(rest, if reads { &b"answer"[..] } else { b"" });
+        drop(kernels);
+        is_clean(&root);
+    }
+    drop(daemon);
+}
+
+/// A daemon that is killed takes its connections along; programs see that, and the next daemon begins with a clean device.
+#[test]
+fn a_daemon_that_dies_ends_its_connections() {
+    let Some(network) = Network::new("tcpk", 2) else { return };
+    network.join(CABLE);
+    let folder = folder("tcpk");
+    let listener = network.within(1, || TcpListener::bind(at(1, 8_080))).expect("a listener");
+    let daemon = start(&network, &folder, "");
+    let mut stream = connect_as(USER, &folder).connect_tcp(at(1, 8_080), LOW_DELAY).expect("granted");
+    let _kernels = listener.accept().expect("a connection").0;
+    daemon.stop(Signal::KILL);
+    let error = stream.read(&mut [0; 10]).expect_err("the daemon is gone");
+    assert!(error.to_string().contains("daemon"), "{error}");
+    assert!(stream.write(b"more").is_err());
+    let daemon = start(&network, &folder, "");
+    let stream = connect_as(USER, &folder).connect_tcp(at(1, 8_080), LOW_DELAY);
+    drop(stream.expect("granted"));
+    drop(daemon);
+}

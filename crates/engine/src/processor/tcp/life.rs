@@ -1,0 +1,90 @@
+//! From one state of a connection to the next, and its end.
+
+use punctual_link::FlowKey;
+use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::{Instant, Nanos};
+use punctual_tcp::{Ended, State};
+
+use super::{Owned, Phase, Processor};
+use crate::tcp::{Remains, TcpEvent, TcpRefusal};
+
+/// How soon to check again whether the last segment of a connection has left.
+const LAST_SEGMENT_CHECK: Nanos = Nanos::from_micros(500);
+
+impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
+    /// A connection that cannot begin: the peer of one that a listener has opened gets no answer any more.
+    pub(super) fn give_up_tcp(&mut self, index: u32, refusal: TcpRefusal, at: Instant) {
+        let Some(place) = self.programs.tcp.as_mut().and_then(|tcp| tcp.places.get_mut(&index)) else {
+            return;
+        };
+        let answer = match std::mem::replace(&mut place.phase, Phase::Ended) {
+            Phase::Asked(_, answer) => answer,
+            _ => None,
+        };
+        tracing::warn!(peer = %place.flow.remote, %refusal, "a TCP connection was refused");
+        // The program of an accepted connection has its stream already: it must not see a plain end.
+        (place.owned.notify)(TcpEvent::Ended(Ended::Aborted));
+        self.give_back_tcp(index, at);
+        if let Some(answer) = answer {
+            // The event that it is over has taken the rest along.
+            answer.send(Err((refusal, Remains(Box::new(())))));
+        }
+    }
+
+    /// Gives everything of a connection back.
+    pub(super) fn give_back_tcp(&mut self, index: u32, at: Instant) {
+        let Some(tcp) = &mut self.programs.tcp else { return };
+        let Some(place) = tcp.places.remove(&index) else { return };
+        let rings = tcp.endsystem.remove(index);
+        if let Phase::TimeWait(late) = &place.phase {
+            tcp.forget_late(place.link, index, late);
+        } else {
+            for handler in [place.input, place.output] {
+                tcp.roles.remove(&handler);
+                self.node.remove_handler(handler, at);
+            }
+        }
+        if let Some(port) = self.ports.get_mut(usize::from(place.link.0)) {
+            port.clear_flow(FlowKey { local: place.flow.local, remote: place.flow.remote }, place.output);
+        }
+        let Owned { segments, bury, mut notify } = place.owned;
+        notify(TcpEvent::Over(Remains(Box::new((rings.map(bury), segments)))));
+    }
+
+    /// Something of a connection has changed: has its output handler called when it has work, and notifies its program.
+    pub(super) fn settle_tcp(&mut self, index: u32, at: Instant) {
+        let Some(tcp) = &mut self.programs.tcp else { return };
+        let Some(place) = tcp.places.get_mut(&index) else { return };
+        match place.phase {
+            Phase::Asked(..) => return,
+            Phase::TimeWait(_) => return self.settle_late(index, at),
+            Phase::Opening | Phase::Open | Phase::Ended => {}
+        }
+        match tcp.endsystem.due(index, at) {
+            Some(due) if due <= at => {
+                self.node.make_ready_at(place.output, None);
+                self.node.make_ready(place.output, at);
+            }
+            due => self.node.make_ready_at(place.output, due),
+        }
+        let Some(status) = tcp.endsystem.status(index) else { return };
+        let is_open = !matches!(status.state, State::SynSent | State::SynReceived | State::Closed);
+        if matches!(place.phase, Phase::Opening) && is_open {
+            place.phase = Phase::Open;
+            (place.owned.notify)(TcpEvent::Open);
+        }
+        if let Some(ended) = status.ended.filter(|_| !matches!(place.phase, Phase::Ended)) {
+            place.phase = Phase::Ended;
+            (place.owned.notify)(TcpEvent::Ended(ended));
+        }
+        let (is_over, only_waits) = (tcp.endsystem.is_over(index, at), tcp.endsystem.only_waits(index));
+        if (is_over || only_waits) && self.node.is_sending(place.output) {
+            // The last segment leaves before its handler goes.
+            self.node.make_ready_at(place.output, Some(at + LAST_SEGMENT_CHECK));
+        } else if is_over {
+            self.give_back_tcp(index, at);
+        } else if only_waits {
+            self.enter_time_wait(index, at);
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! TCP for programs in other processes. A thread of its own begins connections and listeners, because the kernel's route and
+//! admission take time. What happens waits in a queue, and an alarm rings.
+//!
+//! Ownership: this table knows the engine's connection of each handle, from the request until nothing of it is left
+//! ([`TcpHappened::Over`]). It belongs to the thread of the service.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+
+use punctual_engine::tcp::{Flow, TcpConfig, TcpId, TcpStatus};
+use punctual_ipc::api::TcpEnd;
+use punctual_ipc::ring::{InboxWriter, OutboxReader};
+use punctual_ipc::wake::Alarm;
+use punctual_os::calls::Forbidden;
+use punctual_proto::Nanos;
+use punctual_proto::api::{RtuClass, UserId};
+use punctual_proto::ids::{ChannelId, LinkId};
+
+use super::opener::{
+    Accepting, Handle, Listener, LookUp, Notify, Opener, Prepared, ProgramRings, TcpNews, confine,
+};
+use super::{LOOK_UP_PAUSE, RING, TcpError, TcpWish, api_end};
+
+/// What happened to a connection or a listener.
+#[derive(Debug)]
+pub enum TcpHappened {
+    /// Admission has granted it, with these ends, or it is refused.
+    Begun(Result<Flow, TcpError>),
+    /// The connection is open.
+    Open,
+    /// The connection ended.
+    Ended(TcpEnd),
+    /// Only late segments of the peer can come: the engine has dropped its rings.
+    TimeWait,
+    /// Nothing of it is left.
+    Over,
+    /// The listener listens, or is refused.
+    Listening(Result<(), TcpError>),
+}
+
+/// Reports of other threads.
+enum Report {
+    Begun(Result<(TcpId, Flow), TcpError>),
+    News(TcpNews),
+    Listening(Result<Listener, TcpError>),
+    /// A connection waits at a listener.
+    Waiting,
+}
+
+/// For the thread that begins.
+enum Job {
+    Connect { channel: ChannelId, peer: SocketAddr, wish: TcpWish, rings: Box<ProgramRings> },
+    Listen { channel: ChannelId, local: SocketAddr, backlog: u32, wish: TcpWish },
+    StopListening(Listener),
+}
+
+/// Sends reports, and rings.
+#[derive(Clone)]
+struct Reporter {
+    reports: Sender<(ChannelId, Report)>,
+    alarm: Alarm,
+}
+
+impl Reporter {
+    fn report(&self, channel: ChannelId, report: Report) {
+        // Without a receiver the service has ended.
+        let _ = self.reports.send((channel, report));
+        self.alarm.ring();
+    }
+
+    fn notify(&self, channel: ChannelId) -> Notify {
+        let reporter = self.clone();
+        Box::new(move |news| reporter.report(channel, Report::News(news)))
+    }
+}
+
+/// How far a handle's connection or listener is.
+enum Place {
+    /// It begins; the program may have closed it meanwhile.
+    Beginning {
+        is_closed: bool,
+    },
+    Connection(TcpId),
+    Listening(Listener),
+    /// A connection that is to be accepted from this listener.
+    Accepting(ChannelId),
+}
+
+/// See the module.
+pub struct DaemonTcp {
+    handle: Handle,
+    jobs: Sender<Job>,
+    reports: Receiver<(ChannelId, Report)>,
+    reporter: Reporter,
+    table: RefCell<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    places: HashMap<ChannelId, Place>,
+    /// Connections that wait for a listener's next one, in order.
+    accepting: VecDeque<(ChannelId, Prepared)>,
+    happened: VecDeque<(ChannelId, TcpHappened)>,
+}
+
+/// The rings of a program in another process.
+pub fn rings(outbox: OutboxReader, inbox: InboxWriter) -> ProgramRings {
+    ProgramRings { outbox, inbox, chunk_bytes: RING.1 }
+}
+
+fn wish(class: RtuClass) -> TcpWish {
+    TcpWish { class, config: TcpConfig::default() }
+}
+
+/// A connection whose route is looked up.
+struct Pending(LookUp, ChannelId, SocketAddr, TcpWish, Box<ProgramRings>);
+
+/// The thread that begins connections and listeners: no peer whose route is unknown keeps others waiting.
+fn begin(opener: &Opener, jobs: &Receiver<Job>, reporter: &Reporter) {
+    let mut pending = Vec::new();
+    loop {
+        let job = if pending.is_empty() {
+            jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            jobs.recv_timeout(LOOK_UP_PAUSE)
+        };
+        match job {
+            Ok(Job::Connect { channel, peer, wish, rings }) => {
+                pending.push(Pending(opener.look_up(peer.ip()), channel, peer, wish, rings));
+            }
+            Ok(Job::Listen { channel, local, backlog, wish }) => {
+                let (notify, waiting) = (reporter.clone(), move || Report::Waiting);
+                let listener = opener.listen(local, backlog, wish, move || notify.report(channel, waiting()));
+                reporter.report(channel, Report::Listening(listener));
+            }
+            Ok(Job::StopListening(listener)) => drop(listener),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        let mut waits = Vec::new();
+        for Pending(mut look_up, channel, peer, wish, rings) in pending {
+            let begun = match opener.poll(&mut look_up) {
+                None => {
+                    waits.push(Pending(look_up, channel, peer, wish, rings));
+                    continue;
+                }
+                Some(Ok(route)) => opener.connect_by(route, peer, &wish, *rings, reporter.notify(channel)),
+                Some(Err(error)) => Err(error),
+            };
+            reporter.report(channel, Report::Begun(begun));
+        }
+        pending = waits;
+    }
+}
+
+impl DaemonTcp {
+    /// For links with room for flows. `alarm` rings when something has happened ([`Self::next`]).
+    ///
+    /// # Errors
+    /// [`TcpError`].
+    pub fn start(
+        handle: Handle,
+        links: Vec<(LinkId, u32)>,
+        alarm: &Alarm,
+        forbidden: Forbidden,
+    ) -> Result<Self, TcpError> {
+        let opener = Opener::start(handle.clone(), links, forbidden)?;
+        let ((sender, reports), (jobs, queue)) = (channel(), channel());
+        let reporter = Reporter { reports: sender, alarm: alarm.clone() };
+        let theirs = reporter.clone();
+        std::thread::Builder::new().name("punctual-open".into()).spawn(move || {
+            confine(forbidden);
+            begin(&opener, &queue, &theirs);
+        })?;
+        Ok(Self { handle, jobs, reports, reporter, table: RefCell::default() })
+    }
+
+    fn order(&self, job: Job) {
+        // The thread lives as long as this.
+        let _ = self.jobs.send(job);
+    }
+
+    fn expect(&self, channel: ChannelId) {
+        self.table.borrow_mut().places.insert(channel, Place::Beginning { is_closed: false });
+    }
+
+    /// Begins a connection.
+    pub fn connect(&self, channel: ChannelId, peer: SocketAddr, class: RtuClass, rings: ProgramRings) {
+        self.expect(channel);
+        self.order(Job::Connect { channel, peer, wish: wish(class), rings: Box::new(rings) });
+    }
+
+    /// Begins to listen.
+    pub fn listen(&self, channel: ChannelId, local: SocketAddr, class: RtuClass, backlog: u32) {
+        self.expect(channel);
+        self.order(Job::Listen { channel, local, backlog, wish: wish(class) });
+    }
+
+    /// Accepts a connection of a listener, at once or as soon as one waits.
+    ///
+    /// # Errors
+    /// If `listener` is none, or memory is short.
+    pub fn accept(
+        &self,
+        listener: ChannelId,
+        channel: ChannelId,
+        rings: ProgramRings,
+    ) -> Result<(), Option<TcpError>> {
+        let mut table = self.table.borrow_mut();
+        let Some(Place::Listening(listening)) = table.places.get(&listener) else { return Err(None) };
+        let parts = listening.prepare(rings, self.reporter.notify(channel)).map_err(Some)?;
+        table.places.insert(channel, Place::Accepting(listener));
+        table.accepting.push_back((channel, parts));
+        table.accept_next(listener);
+        Ok(())
+    }
+
+    /// The program has used its rings.
+    pub fn ready(&self, channel: ChannelId) {
+        self.with_id(channel, |handle, id| handle.ready_tcp(id).is_ok());
+    }
+
+    /// The program closes its direction.
+    pub fn shutdown(&self, channel: ChannelId) {
+        self.with_id(channel, |handle, id| handle.close_tcp(id).is_ok());
+    }
+
+    /// The program ends the connection at once.
+    pub fn reset(&self, channel: ChannelId) {
+        self.with_id(channel, |handle, id| handle.abort_tcp(id).is_ok());
+    }
+
+    /// What is known of a connection.
+    pub fn status(&self, channel: ChannelId) -> Option<TcpStatus> {
+        self.with_id(channel, |handle, id| handle.tcp_status(id).ok().flatten()).flatten()
+    }
+
+    /// Watches the doorbell of a connection's program; returns how much of the processor's time that took.
+    ///
+    /// # Errors
+    /// A message that explains why not.
+    pub fn watch(
+        &self,
+        channel: ChannelId,
+        doorbell: Arc<OwnedFd>,
+        payer: Option<UserId>,
+    ) -> Result<Nanos, String> {
+        let watched = self.with_id(channel, |handle, id| handle.watch_tcp(channel, id, doorbell, payer));
+        watched.map_or(Ok(Nanos::ZERO), |took| took.map_err(|error| error.to_string()))
+    }
+
+    /// The program is gone, or has closed it: [`TcpHappened::Over`] follows.
+    pub fn release(&self, channel: ChannelId) {
+        let mut table = self.table.borrow_mut();
+        let Some(place) = table.places.get_mut(&channel) else { return };
+        match place {
+            Place::Beginning { is_closed } => *is_closed = true,
+            // A stopped engine has ended it.
+            Place::Connection(id) => drop(self.handle.release_tcp(*id)),
+            Place::Accepting(_) => {
+                table.accepting.retain(|(waiting, _)| *waiting != channel);
+                table.over(channel);
+            }
+            Place::Listening(_) => {
+                if let Some(Place::Listening(listener)) = table.places.remove(&channel) {
+                    self.order(Job::StopListening(listener));
+                }
+                table.refuse_waiting(channel);
+                table.over(channel);
+            }
+        }
+    }
+
+    fn with_id<R>(&self, channel: ChannelId, call: impl FnOnce(&Handle, TcpId) -> R) -> Option<R> {
+        match self.table.borrow().places.get(&channel) {
+            Some(Place::Connection(id)) => Some(call(&self.handle, *id)),
+            _ => None,
+        }
+    }
+
+    /// The next thing that happened.
+    pub fn next(&self) -> Option<(ChannelId, TcpHappened)> {
+        let mut table = self.table.borrow_mut();
+        loop {
+            if let Some(happened) = table.happened.pop_front() {
+                return Some(happened);
+            }
+            match self.reports.try_recv() {
+                Ok((channel, report)) => self.take(&mut table, channel, report),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return None,
+            }
+        }
+    }
+
+    fn take(&self, table: &mut Table, channel: ChannelId, report: Report) {
+        let is_closed = matches!(table.places.get(&channel), Some(Place::Beginning { is_closed: true }));
+        match report {
+            Report::Begun(Ok((id, flow))) => {
+                if is_closed {
+                    // A stopped engine has ended it.
+                    let _ = self.handle.release_tcp(id);
+                }
+                table.begun(channel, id, flow);
+            }
+            Report::Begun(Err(error)) => {
+                table.places.remove(&channel);
+                table.happened.push_back((channel, TcpHappened::Begun(Err(error))));
+            }
+            Report::News(TcpNews::Open) => table.happened.push_back((channel, TcpHappened::Open)),
+            Report::News(TcpNews::Ended(why)) => {
+                table.happened.push_back((channel, TcpHappened::Ended(api_end(why))));
+            }
+            Report::News(TcpNews::TimeWait) => table.happened.push_back((channel, TcpHappened::TimeWait)),
+            Report::News(TcpNews::Over) => table.over(channel),
+            Report::Listening(Ok(listener)) if is_closed => {
+                self.order(Job::StopListening(listener));
+                table.over(channel);
+            }
+            Report::Listening(Ok(listener)) => {
+                table.places.insert(channel, Place::Listening(listener));
+                table.happened.push_back((channel, TcpHappened::Listening(Ok(()))));
+            }
+            Report::Listening(Err(error)) => {
+                table.places.remove(&channel);
+                table.happened.push_back((channel, TcpHappened::Listening(Err(error))));
+            }
+            Report::Waiting => table.accept_next(channel),
+        }
+    }
+}
+
+impl Table {
+    fn begun(&mut self, channel: ChannelId, id: TcpId, flow: Flow) {
+        self.places.insert(channel, Place::Connection(id));
+        self.happened.push_back((channel, TcpHappened::Begun(Ok(flow))));
+    }
+
+    fn over(&mut self, channel: ChannelId) {
+        self.places.remove(&channel);
+        self.happened.push_back((channel, TcpHappened::Over));
+    }
+
+    fn waits_at(&self, channel: ChannelId, listener: ChannelId) -> bool {
+        matches!(self.places.get(&channel), Some(Place::Accepting(at)) if *at == listener)
+    }
+
+    /// Gives the connections that wait at a listener to those who want to accept them.
+    fn accept_next(&mut self, listener: ChannelId) {
+        while let Some(at) = self.accepting.iter().position(|(channel, _)| self.waits_at(*channel, listener))
+        {
+            let Some(Place::Listening(listening)) = self.places.get(&listener) else { return };
+            let Some((channel, parts)) = self.accepting.remove(at) else { return };
+            let accepted = listening.accept(parts);
+            match accepted {
+                Ok(Accepting::One(id, flow)) => self.begun(channel, id, flow),
+                Ok(Accepting::None(parts)) => return self.accepting.insert(at, (channel, parts)),
+                Err(error) => {
+                    self.places.remove(&channel);
+                    self.happened.push_back((channel, TcpHappened::Begun(Err(error))));
+                }
+            }
+        }
+    }
+
+    /// The listener is gone: who waits for a connection of it waits for nothing.
+    fn refuse_waiting(&mut self, listener: ChannelId) {
+        let waiting: Vec<ChannelId> = (self.places.iter())
+            .filter(|(_, place)| matches!(place, Place::Accepting(at) if *at == listener))
+            .map(|(channel, _)| *channel)
+            .collect();
+        self.accepting.retain(|(channel, _)| !waiting.contains(channel));
+        for channel in waiting {
+            self.places.remove(&channel);
+            self.happened.push_back((channel, TcpHappened::Begun(Err(TcpError::NotListening))));
+        }
+    }
+}

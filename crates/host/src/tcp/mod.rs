@@ -1,0 +1,163 @@
+//! TCP of this host's own: the parts of connections and listeners that take system calls, which the processor's thread may not
+//! make (rings of segments, ports, next hops), and their end.
+//!
+//! Ownership: a local port is held from before its connection or listener begins until its engine has given the flow back. One
+//! thread, the *burier*, drops what connections leave behind.
+
+mod api;
+pub(crate) mod daemon;
+pub(crate) mod opener;
+mod segments;
+
+use std::io;
+use std::net::IpAddr;
+
+use punctual_engine::CallError;
+use punctual_engine::tcp::{TcpConfig, TcpRefusal, TcpTerms};
+use punctual_ipc::ring::RingError;
+use punctual_link::kernel::KernelError;
+use punctual_link::{Inlet, Stream};
+use punctual_proto::Nanos;
+use punctual_proto::api::{RtuClass, RtuCost, RtuSending, RtuTarget, RtuTerms};
+use punctual_proto::config::{CpuCosts, WorkKind};
+use punctual_proto::ids::LinkId;
+use punctual_proto::limits::RAW_TAG_BYTES;
+use thiserror::Error;
+
+pub use api::{api_end, api_state};
+use opener::LOOK_UP_PAUSE;
+pub(crate) use segments::{in_ring, out_ring};
+
+/// Messages of a program's ring in each direction, and the bytes of one: what a program may write, or leave unread, beside the
+/// connection's own buffers.
+pub(crate) const RING: (u32, u32) = (64, 4_096);
+/// Segments that wait between an output handler and the node.
+pub(crate) const SEGMENTS: u32 = 64;
+/// Packets of a connection between the wire and its input handler at most.
+const BUFFERS: u32 = 256;
+/// Time that a segment is declared to take, in each direction, the copy to or from the program's ring included. A profile does
+/// not measure it yet.
+const SEGMENT_COST: RtuCost = RtuCost { run: Nanos::from_micros(5), unit: Nanos::from_micros(15) };
+/// What a connection holds besides its rings, in bytes: its buffers in both directions, and its ring of segments.
+pub(crate) const CONNECTION_BYTES: u64 = 640 << 10;
+/// What a listener holds for each connection that may wait.
+pub(crate) const LISTENER_BYTES: u64 = 256 << 10;
+/// Segments of a call of best effort.
+const QUANTUM: u32 = 2;
+
+/// Time of the longest call of a best-effort handler of TCP, with the node's part of it.
+pub(crate) fn best_effort_call(costs: &CpuCosts, packet_bytes: u32) -> Nanos {
+    let sent = costs.of_unit(WorkKind::Send, 1, packet_bytes, true);
+    costs.dispatch() + SEGMENT_COST.of(QUANTUM) + sent * u64::from(QUANTUM)
+}
+/// Packets that every path carries, over IPv4 (RFC 791) and IPv6 (RFC 8200 5), in bytes.
+const IP_PACKET_BYTES_MIN: [u32; 2] = [576, 1_280];
+
+/// Why a connection or a listener cannot be had.
+#[derive(Debug, Error)]
+pub enum TcpError {
+    /// Admission, the driver or the configuration refuses.
+    #[error(transparent)]
+    Refused(#[from] TcpRefusal),
+    /// No link of this host leads to the peer.
+    #[error("no link with flows_max above 0 leads to {peer}: {why}")]
+    NoRoute {
+        /// The peer.
+        peer: IpAddr,
+        /// What the kernel answers.
+        why: String,
+    },
+    /// The listener was closed.
+    #[error("the listener is closed")]
+    NotListening,
+    /// The link's packets are shorter than those that IP requires.
+    #[error(
+        "packets of {bytes} B are too short for TCP: set packet and packet_best_effort of the link to {least} B or more"
+    )]
+    ShortPackets {
+        /// Bytes of a packet of the link.
+        bytes: u32,
+        /// Bytes that TCP over this version of IP needs.
+        least: u32,
+    },
+    /// The local address or port cannot be held.
+    #[error(transparent)]
+    Port(#[from] KernelError),
+    /// A ring cannot be made.
+    #[error("a ring for a TCP connection: {0}")]
+    Ring(#[from] RingError),
+    /// The system refuses a descriptor.
+    #[error("a ring for a TCP connection: {0}")]
+    Os(#[from] io::Error),
+    /// The engine has ended, or this is its own thread.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+/// What a connection asks of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpWish {
+    /// Class of both handlers of the connection, whose data units are segments.
+    pub class: RtuClass,
+    /// Settings of the connection.
+    pub config: TcpConfig,
+}
+
+/// Terms of the handlers of a class on a link.
+fn terms(class: RtuClass, link: LinkId, segment_bytes: u32) -> TcpTerms {
+    let quantum = if class == RtuClass::BestEffort { QUANTUM } else { 1 };
+    let terms = RtuTerms { class, deadline: None, quantum, cost: SEGMENT_COST };
+    let sending = RtuSending { to: RtuTarget::Link(link), packets: 1, payload_bytes: segment_bytes };
+    let stream = match class {
+        RtuClass::LowDelay { .. } => Stream::LowLatency,
+        RtuClass::Guaranteed { .. } => Stream::Guaranteed,
+        RtuClass::BestEffort => Stream::BestEffort,
+    };
+    let inlet = Inlet { stream, burst_packets: BUFFERS, interval_ns: 1_000, buffers: BUFFERS };
+    TcpTerms { input: terms, output: terms, sending, inlet }
+}
+
+/// Bytes of the longest segment on a link, behind which a tag has room.
+fn segment_bytes(packet_bytes: u32, peer: IpAddr) -> Result<u32, TcpError> {
+    let least = IP_PACKET_BYTES_MIN[usize::from(peer.is_ipv6())];
+    let bytes = packet_bytes.saturating_sub(RAW_TAG_BYTES as u32);
+    if bytes < least {
+        return Err(TcpError::ShortPackets { bytes: packet_bytes, least: least + RAW_TAG_BYTES as u32 });
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    #[test]
+    fn a_segment_is_no_shorter_than_ip_requires() {
+        let [v4, v6] = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+        assert!(matches!(segment_bytes(584, v4), Ok(576)));
+        assert!(matches!(segment_bytes(583, v4), Err(TcpError::ShortPackets { bytes: 583, least: 584 })));
+        assert!(matches!(segment_bytes(1_464, v6), Ok(1_456)));
+        assert!(matches!(segment_bytes(1_287, v6), Err(TcpError::ShortPackets { least: 1_288, .. })));
+        assert!(matches!(segment_bytes(0, v4), Err(TcpError::ShortPackets { .. })));
+    }
+
+    /// The longest call of best effort has time for its segments and for what the node does to send them.
+    #[test]
+    fn a_call_of_best_effort_is_as_long_as_it_may_be() {
+        let none = CpuCosts {
+            send_message: Nanos(0),
+            send_packet: Nanos(0),
+            deliver_message: Nanos(0),
+            copy_kib: Nanos(0),
+            ..CpuCosts::default()
+        };
+        assert_eq!(best_effort_call(&none, 1_464), SEGMENT_COST.of(QUANTUM));
+        let sends = CpuCosts { send_packet: Nanos(100), ..none };
+        assert_eq!(
+            best_effort_call(&sends, 1_464),
+            SEGMENT_COST.of(QUANTUM) + Nanos(100) * u64::from(QUANTUM)
+        );
+    }
+}

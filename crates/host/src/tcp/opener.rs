@@ -1,0 +1,394 @@
+//! Begins connections and listeners for programs, whose rings others make.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant as Time};
+
+use punctual_engine::tcp::{
+    Accepted, Ended, EphemeralPorts, Flow, Remains, Rings, Secrets, TcpConfig, TcpConnect, TcpEvent, TcpId,
+    TcpListen, TcpParts, TcpRefusal, TcpTerms, TcpTimeWait,
+};
+use punctual_engine::{EngineHandle, HostMemory};
+use punctual_ipc::ring::{InboxWriter, OutboxReader};
+use punctual_link::NextHop;
+use punctual_link::kernel::{HopState, PortHold};
+use punctual_os::calls::{self, Forbidden, ThreadKind};
+use punctual_os::random_u64;
+use punctual_proto::api::RtuClass;
+use punctual_proto::ids::LinkId;
+use punctual_proto::limits::RAW_TAG_BYTES;
+
+use super::segments::{Keep, segment_ring};
+use super::{SEGMENTS, TcpError, TcpWish, segment_bytes, terms};
+
+pub(crate) type Handle = EngineHandle<OutboxReader, InboxWriter>;
+/// A program's rings.
+pub(crate) type ProgramRings = Rings<HostMemory<OutboxReader, InboxWriter>>;
+/// Called on the processor's thread: it must not wait.
+pub(crate) type Notify = Box<dyn FnMut(TcpNews) + Send>;
+type Parts = TcpParts<OutboxReader, InboxWriter>;
+
+/// How long the kernel is given to find the way to a peer.
+const ROUTE_WAIT: Duration = Duration::from_secs(3);
+/// How often to look whether it has found it.
+pub(super) const LOOK_UP_PAUSE: Duration = Duration::from_micros(200);
+/// Local ports that are tried before the kernel is taken to have none.
+const PORT_TRIES: u32 = 32;
+
+/// What happens to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpNews {
+    /// It is open.
+    Open,
+    /// It ended.
+    Ended(Ended),
+    /// Only late segments of the peer can come: the engine has dropped its rings.
+    TimeWait,
+    /// Nothing of it is left.
+    Over,
+}
+
+/// For the burier.
+enum Burial {
+    /// A connection begins, which keeps a ring and perhaps a port, by the number of its life.
+    Begins(u64, Keep, Option<PortHold>),
+    /// A connection was refused.
+    NotBegun(u64),
+    /// None waits to be accepted; the parts go to the next.
+    Withdrawn(u64),
+    /// A connection has no program any more; its port is still in use.
+    Parts(Remains),
+    /// A connection is over.
+    Over(u64, Remains),
+}
+
+/// How often to check whether the processor has dropped its end of a ring.
+const BURIAL_CHECK: Duration = Duration::from_millis(10);
+
+/// Drops what connections leave behind, until all who may send some are gone.
+fn bury(burials: &Receiver<Burial>) {
+    let mut living = HashMap::new();
+    let mut dying: Vec<(Keep, Option<PortHold>)> = Vec::new();
+    loop {
+        let burial = if dying.is_empty() {
+            burials.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            burials.recv_timeout(BURIAL_CHECK)
+        };
+        match burial {
+            Ok(Burial::Begins(life, keep, hold)) => drop(living.insert(life, (keep, hold))),
+            Ok(Burial::NotBegun(life)) => dying.extend(living.remove(&life)),
+            Ok(Burial::Withdrawn(life)) => drop(living.remove(&life)),
+            Ok(Burial::Parts(remains)) => drop(remains),
+            Ok(Burial::Over(life, remains)) => {
+                // The port is free at once: the driver does not know its flow any more.
+                dying.extend(living.remove(&life).map(|(keep, _)| (keep, None)));
+                drop(remains);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        dying.retain(|(keep, _)| !keep.is_alone());
+    }
+}
+
+/// The calling thread makes the system calls of its list alone, where the host asks for that.
+pub(super) fn confine(forbidden: Forbidden) {
+    if let Err(error) = calls::confine(ThreadKind::Tcp, forbidden) {
+        tracing::warn!(%error, "a thread for TCP has no filter of system calls");
+    }
+}
+
+/// TCP of an engine.
+pub(crate) struct Opener {
+    handle: Handle,
+    /// Links with room for flows, and the longest packet of each.
+    links: Vec<(LinkId, u32)>,
+    burier: Sender<Burial>,
+    lives: Arc<AtomicU64>,
+    /// Chooses local ports that are hard to guess (RFC 6056).
+    ports: Mutex<(EphemeralPorts, Secrets)>,
+}
+
+/// The way to a peer is asked for.
+pub(crate) struct LookUp {
+    peer: IpAddr,
+    /// Links that were not asked.
+    links: VecDeque<(LinkId, u32)>,
+    /// The link that is asked with its longest packet, and until when.
+    asked: Option<(LinkId, u32, NextHop, Time)>,
+    why: String,
+}
+
+/// The way to a peer.
+pub(crate) struct Route {
+    link: LinkId,
+    segment_bytes: u32,
+    hop: NextHop,
+    source: IpAddr,
+}
+
+/// Lets a link have connections.
+fn serve(handle: &Handle, link: LinkId, packet_bytes: u32) -> Result<(), TcpError> {
+    let segment_bytes = packet_bytes.saturating_sub(RAW_TAG_BYTES as u32);
+    // The engine has this ring as long as it lives.
+    let (segments_out, segments_in, _keep) = segment_ring(SEGMENTS, segment_bytes)?;
+    let TcpTerms { output, sending, .. } = terms(RtuClass::BestEffort, link, segment_bytes);
+    let segments_in = Box::new(segments_in);
+    Ok(handle.serve_tcp(link, TcpTimeWait { terms: output, sending, segments_out, segments_in })??)
+}
+
+/// The parts of a connection for the engine.
+pub(crate) struct Prepared {
+    parts: Box<Parts>,
+    life: u64,
+    keep: Keep,
+}
+
+fn prepare(
+    wish: &TcpWish,
+    (link, segment_bytes): (LinkId, u32),
+    (life, burier): (u64, &Sender<Burial>),
+    (rings, mut notify): (ProgramRings, Notify),
+) -> Result<Prepared, TcpError> {
+    let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes)?;
+    let burier = burier.clone();
+    // Without a burier the process ends.
+    let notify = move |event| match event {
+        TcpEvent::Open => notify(TcpNews::Open),
+        TcpEvent::Ended(why) => notify(TcpNews::Ended(why)),
+        TcpEvent::TimeWait(remains) => {
+            drop(burier.send(Burial::Parts(remains)));
+            notify(TcpNews::TimeWait);
+        }
+        TcpEvent::Over(remains) => {
+            drop(burier.send(Burial::Over(life, remains)));
+            notify(TcpNews::Over);
+        }
+    };
+    let parts = TcpParts {
+        terms: terms(wish.class, link, segment_bytes),
+        rings,
+        segments_out,
+        segments_in: Box::new(segments_in),
+        notify: Box::new(notify),
+    };
+    Ok(Prepared { parts: Box::new(parts), life, keep })
+}
+
+impl Opener {
+    /// For links with room for flows: each with its longest packet.
+    pub fn start(handle: Handle, links: Vec<(LinkId, u32)>, forbidden: Forbidden) -> Result<Self, TcpError> {
+        links.iter().try_for_each(|(link, packet_bytes)| serve(&handle, *link, *packet_bytes))?;
+        let (burier, burials) = channel();
+        std::thread::Builder::new().name("punctual-tcp".into()).spawn(move || {
+            confine(forbidden);
+            bury(&burials);
+        })?;
+        let secret = u128::from(random_u64()?) << 64 | u128::from(random_u64()?);
+        let ports = Mutex::new((EphemeralPorts::default(), Secrets::new(secret.to_le_bytes())));
+        Ok(Self { handle, links, burier, lives: Arc::default(), ports })
+    }
+
+    /// Begins to look for the way to a peer: the first link whose device the kernel routes it over.
+    pub fn look_up(&self, peer: IpAddr) -> LookUp {
+        let why = "there is no such link".to_owned();
+        LookUp { peer, links: self.links.iter().copied().collect(), asked: None, why }
+    }
+
+    /// Whether the kernel has answered; never waits. `None`: look again soon.
+    pub fn poll(&self, look_up: &mut LookUp) -> Option<Result<Route, TcpError>> {
+        loop {
+            let Some((link, packet_bytes, hop, until)) = &look_up.asked else {
+                let Some((link, packet_bytes)) = look_up.links.pop_front() else {
+                    let (peer, why) = (look_up.peer, std::mem::take(&mut look_up.why));
+                    return Some(Err(TcpError::NoRoute { peer, why }));
+                };
+                let hop = match self.handle.next_hop(link, look_up.peer) {
+                    Ok(Ok(hop)) => hop,
+                    Ok(Err(refusal)) => return Some(Err(refusal.into())),
+                    Err(error) => return Some(Err(error.into())),
+                };
+                look_up.asked = Some((link, packet_bytes, hop, Time::now() + ROUTE_WAIT));
+                continue;
+            };
+            look_up.why = match hop.state() {
+                Some(HopState::Known(route)) => {
+                    let bytes = segment_bytes(*packet_bytes, look_up.peer);
+                    let (link, hop, mtu) = (*link, hop.clone(), route.mtu);
+                    return Some(bytes.map(|bytes| Route {
+                        link,
+                        segment_bytes: bytes.min(mtu),
+                        hop,
+                        source: route.source,
+                    }));
+                }
+                Some(HopState::Refused(why)) => why,
+                _ if Time::now() >= *until => "the kernel does not answer".to_owned(),
+                _ => return None,
+            };
+            look_up.asked = None;
+        }
+    }
+
+    /// A local port that is free for a connection to `remote`, held.
+    fn hold(&self, source: IpAddr, remote: SocketAddr) -> Result<PortHold, TcpError> {
+        let mut guard = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let (ports, secrets) = &mut *guard;
+        let (mut tries, mut taken) = (0, None);
+        ports.choose(secrets, source, remote, |port| {
+            tries += 1;
+            let result = PortHold::take(SocketAddr::new(source, port));
+            let ends = result.is_ok() || tries == PORT_TRIES;
+            taken = Some(result);
+            ends
+        });
+        Ok(taken.ok_or(TcpRefusal::NoTcp)??)
+    }
+
+    /// Begins a connection; waits for the kernel's route and for admission.
+    pub fn connect(
+        &self,
+        remote: SocketAddr,
+        wish: &TcpWish,
+        rings: ProgramRings,
+        notify: Notify,
+    ) -> Result<(TcpId, Flow), TcpError> {
+        let mut look_up = self.look_up(remote.ip());
+        let route = loop {
+            match self.poll(&mut look_up) {
+                Some(route) => break route?,
+                // Another thread asks the kernel; a connection is no message path.
+                None => std::thread::sleep(LOOK_UP_PAUSE),
+            }
+        };
+        self.connect_by(route, remote, wish, rings, notify)
+    }
+
+    /// Does what [`Self::connect`] does when the route is known; waits for admission.
+    pub fn connect_by(
+        &self,
+        Route { link, segment_bytes, hop, source }: Route,
+        remote: SocketAddr,
+        wish: &TcpWish,
+        rings: ProgramRings,
+        notify: Notify,
+    ) -> Result<(TcpId, Flow), TcpError> {
+        let hold = self.hold(source, remote)?;
+        let flow = Flow { local: hold.local(), remote };
+        let life = self.lives.fetch_add(1, Ordering::Relaxed);
+        let prepared = prepare(wish, (link, segment_bytes), (life, &self.burier), (rings, notify))?;
+        let Prepared { parts, keep, .. } = prepared;
+        // Without a burier the process ends.
+        let _ = self.burier.send(Burial::Begins(life, keep, Some(hold)));
+        let config = TcpConfig { mtu_bytes: segment_bytes as u16, ..wish.config };
+        let begun = self.handle.connect_tcp(TcpConnect { flow, link, hop, config, parts: *parts });
+        if !matches!(begun, Ok(Ok(_))) {
+            let _ = self.burier.send(Burial::NotBegun(life));
+        }
+        Ok((begun??, flow))
+    }
+
+    /// Begins to listen; waits for admission. `notify` is called when a connection waits, on the processor's thread.
+    pub fn listen(
+        &self,
+        local: SocketAddr,
+        backlog: u32,
+        wish: TcpWish,
+        notify: impl FnMut() + Send + 'static,
+    ) -> Result<Listener, TcpError> {
+        let hold = PortHold::take(local)?;
+        let &(link, packet_bytes) = self.links.first().ok_or(TcpRefusal::NoTcp)?;
+        let segment_bytes = segment_bytes(packet_bytes, local.ip())?;
+        let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes)?;
+        let TcpTerms { output, sending, inlet, .. } = terms(wish.class, link, segment_bytes);
+        let wanted = TcpListen {
+            local,
+            link,
+            config: TcpConfig { mtu_bytes: segment_bytes as u16, ..wish.config },
+            backlog,
+            terms: output,
+            sending,
+            inlet,
+            segments_out,
+            segments_in: Box::new(segments_in),
+            notify: Box::new(notify),
+        };
+        let number = self.handle.listen_tcp(wanted)??;
+        let (handle, burier) = (self.handle.clone(), self.burier.clone());
+        let lives = Arc::clone(&self.lives);
+        Ok(Listener {
+            handle,
+            number,
+            wish,
+            on: (link, segment_bytes),
+            burier,
+            lives,
+            keep: Some(keep),
+            _hold: hold,
+        })
+    }
+}
+
+/// A listener. Dropping it ends it.
+pub(crate) struct Listener {
+    handle: Handle,
+    number: u32,
+    wish: TcpWish,
+    /// The link, and its longest segment.
+    on: (LinkId, u32),
+    burier: Sender<Burial>,
+    lives: Arc<AtomicU64>,
+    keep: Option<Keep>,
+    _hold: PortHold,
+}
+
+impl Listener {
+    /// What a connection needs that is to be accepted.
+    pub fn prepare(&self, rings: ProgramRings, notify: Notify) -> Result<Prepared, TcpError> {
+        let life = self.lives.fetch_add(1, Ordering::Relaxed);
+        prepare(&self.wish, self.on, (life, &self.burier), (rings, notify))
+    }
+
+    /// Accepts a connection if one waits; gives the parts back if not.
+    pub fn accept(&self, Prepared { parts, life, keep }: Prepared) -> Result<Accepting, TcpError> {
+        // Without a burier the process ends.
+        let _ = self.burier.send(Burial::Begins(life, keep.clone(), None));
+        match self.handle.accept_tcp(self.number, parts) {
+            Ok(Ok(Accepted::One(id, flow))) => Ok(Accepting::One(id, flow)),
+            Ok(Ok(Accepted::None(parts))) => {
+                let _ = self.burier.send(Burial::Withdrawn(life));
+                Ok(Accepting::None(Prepared { parts, life, keep }))
+            }
+            failed => {
+                let _ = self.burier.send(Burial::NotBegun(life));
+                failed??;
+                Err(TcpRefusal::NoTcp.into())
+            }
+        }
+    }
+}
+
+/// The result of [`Listener::accept`].
+pub(crate) enum Accepting {
+    /// A connection was accepted, with these ends.
+    One(TcpId, Flow),
+    /// None waits; here are the parts.
+    None(Prepared),
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // An error means that the engine, and the listener with it, are gone.
+        let _ = self.handle.stop_listening_tcp(self.number);
+        if let Some(keep) = self.keep.take() {
+            let life = self.lives.fetch_add(1, Ordering::Relaxed);
+            // Without a burier the process ends.
+            let _ = self.burier.send(Burial::Begins(life, keep, None));
+            let _ = self.burier.send(Burial::NotBegun(life));
+        }
+    }
+}

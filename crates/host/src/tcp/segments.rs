@@ -1,0 +1,103 @@
+//! Rings between threads of this process: of segments, and of an embedding program.
+
+use punctual_engine::tcp::Segments;
+use punctual_ipc::ring::outgoing::OutboxHealth;
+use punctual_ipc::ring::{
+    InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingShape, inbox, now, outbox,
+};
+use punctual_ipc::wake::{Alarm, RingPath};
+use punctual_proto::limits::RAW_TAG_BYTES;
+
+use super::TcpError;
+
+/// The end of a ring of segments that an output handler fills.
+pub(super) struct SegmentRing {
+    ring: OutboxWriter,
+    /// Where a segment and its tag are put together; it has room for the longest.
+    message: Vec<u8>,
+}
+
+impl SegmentRing {
+    /// For segments of at most `segment_bytes`.
+    fn new(ring: OutboxWriter, segment_bytes: u32) -> Self {
+        Self { ring, message: Vec::with_capacity(segment_bytes as usize + RAW_TAG_BYTES) }
+    }
+}
+
+impl Segments for SegmentRing {
+    fn has_room(&self) -> bool {
+        !self.ring.is_full()
+    }
+
+    fn put(&mut self, packet: &[u8], address: u64) {
+        self.message.clear();
+        self.message.extend_from_slice(packet);
+        self.message.extend_from_slice(&address.to_le_bytes());
+        // There is room (`has_room`), and no segment is longer than the connection's MTU.
+        let _ = self.ring.push_beside(&self.message, now());
+    }
+}
+
+/// Keeps a ring's memory and descriptors until the processor has dropped its end: the processor closes nothing.
+#[derive(Clone)]
+pub(super) struct Keep(OutboxHealth, #[allow(dead_code, reason = "it is only held")] Alarm);
+
+impl Keep {
+    /// Whether the processor has dropped its end.
+    pub fn is_alone(&self) -> bool {
+        self.0.is_alone()
+    }
+}
+
+/// A ring of segments of at most `segment_bytes`: the processor's end, that of the output handler, and what keeps it.
+pub(super) fn segment_ring(
+    slots: u32,
+    segment_bytes: u32,
+) -> Result<(OutboxReader, SegmentRing, Keep), TcpError> {
+    let alarm = Alarm::new()?;
+    let (reader, writer) = ring_with(&alarm, slots, segment_bytes + RAW_TAG_BYTES as u32)?;
+    let keep = Keep(reader.health(), alarm);
+    Ok((reader, SegmentRing::new(writer, segment_bytes), keep))
+}
+
+/// A ring between two threads of this process, for what leaves.
+pub(crate) fn out_ring(slots: u32, bytes: u32) -> Result<(OutboxReader, OutboxWriter), TcpError> {
+    ring_with(&Alarm::new()?, slots, bytes)
+}
+
+fn ring_with(alarm: &Alarm, slots: u32, bytes: u32) -> Result<(OutboxReader, OutboxWriter), TcpError> {
+    let shape = RingShape::new(slots, bytes)?;
+    let (reader, handles, _doorbell) = outbox(shape, alarm, &RingPath::Direct)?;
+    let writer = OutboxWriter::attach(handles)?;
+    reader.health().accept()?;
+    Ok((reader, writer))
+}
+
+/// The same for what comes.
+pub(crate) fn in_ring(slots: u32, bytes: u32) -> Result<(InboxWriter, InboxReader), TcpError> {
+    let (writer, handles) = inbox(RingShape::new(slots, bytes)?, &Alarm::new()?, &RingPath::Direct)?;
+    let reader = InboxReader::attach(handles)?;
+    writer.health().accept()?;
+    Ok((writer, reader))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets of the longest frames, too, reach the node whole, with their tag behind them.
+    #[test]
+    fn a_segment_of_any_length_goes_into_its_ring() {
+        use punctual_proto::memory::{MessageRead, Outbox};
+        for bytes in [1_usize, 1_456, 3_768] {
+            let (mut reader, mut ring, keep) = segment_ring(4, bytes as u32).expect("a ring");
+            assert!(ring.has_room());
+            ring.put(&vec![7; bytes], 0x0a0b);
+            let (message, _) = reader.take(now()).expect("a segment");
+            let mut copy = vec![0; message.len() as usize];
+            message.copy_to(0, &mut copy);
+            assert!(!keep.is_alone(), "the reader is there");
+            assert!(copy == [vec![7; bytes], 0x0a0b_u64.to_le_bytes().to_vec()].concat(), "{bytes}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! TCP connections of a host's own, as clients see them.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use punctual_proto::api::{RtuClass, UserId};
+use punctual_proto::ids::ChannelId;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Why a TCP connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum TcpEnd {
+    /// Both sides closed it.
+    #[error("both ends closed the connection")]
+    Closed,
+    /// The peer reset it.
+    #[error("the peer reset the connection")]
+    Reset,
+    /// The peer refused it.
+    #[error("the peer refused the connection: it has no listener at that port")]
+    Refused,
+    /// The peer did not answer in time.
+    #[error("the peer did not answer in time")]
+    TimedOut,
+    /// The network reports that the peer cannot be reached.
+    #[error("the peer cannot be reached")]
+    Unreachable,
+    /// The program, or this host, ended it at once.
+    #[error("the connection was aborted at this host")]
+    Aborted,
+}
+
+/// States of a connection (RFC 9293 3.3.2), without LISTEN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the RFC describes them")]
+pub enum TcpState {
+    SynSent,
+    SynReceived,
+    Established,
+    FinWait1,
+    FinWait2,
+    CloseWait,
+    Closing,
+    LastAck,
+    TimeWait,
+    Closed,
+}
+
+impl fmt::Display for TcpState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SynSent => "SYN-SENT",
+            Self::SynReceived => "SYN-RECEIVED",
+            Self::Established => "ESTABLISHED",
+            Self::FinWait1 => "FIN-WAIT-1",
+            Self::FinWait2 => "FIN-WAIT-2",
+            Self::CloseWait => "CLOSE-WAIT",
+            Self::Closing => "CLOSING",
+            Self::LastAck => "LAST-ACK",
+            Self::TimeWait => "TIME-WAIT",
+            Self::Closed => "CLOSED",
+        })
+    }
+}
+
+/// A TCP connection of a host's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpConnectionStatus {
+    /// Its handle.
+    pub channel: ChannelId,
+    /// User whose program has it.
+    pub user: UserId,
+    /// This host's address and port.
+    pub local: SocketAddr,
+    /// The peer's address and port.
+    pub peer: SocketAddr,
+    /// Class of both handlers.
+    pub class: RtuClass,
+    /// State of the connection.
+    pub state: TcpState,
+    /// Why it ended, if it has.
+    pub ended: Option<TcpEnd>,
+
+    /// Segments that came.
+    pub segments_in: u64,
+    /// Segments that were made.
+    pub segments_out: u64,
+    /// Segments that came and were not processed: broken, or of no use.
+    pub dropped: u64,
+    /// Bytes that were received and not given to the program.
+    pub readable_bytes: u64,
+    /// Bytes that the peer has not acknowledged.
+    pub unacknowledged_bytes: u64,
+}
