@@ -14,6 +14,7 @@ ORACLE_SETS ?= 200000
 ORACLE_SEED ?= 1
 FUZZ_SECONDS ?= 60
 TCP_SEEDS ?= 20000
+SIM_TCP_SEEDS ?= 0..2000
 SOAK_SECONDS ?= 1200
 SOAK_SEED ?= 1
 ATTACK_SECONDS ?= 20
@@ -21,7 +22,7 @@ PUNCTUAL := $(CARGO_TARGET_DIR)/release/punctual
 MUTATIONS := $(CARGO) test --locked --release -p punctual-sim --features mutations --test mutations --
 ORACLE := $(CARGO) test --locked --release -p punctual-analysis
 
-.PHONY: packetdrill tcp-soak help setup build demo test mutations mutants oracle campaign fuzz sanitize coverage branches soak attack trials bench fmt lint clean
+.PHONY: packetdrill tcp-soak sim-tcp help setup build demo test mutations mutants oracle campaign fuzz sanitize coverage branches soak attack trials bench fmt lint clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -61,6 +62,9 @@ fuzz: setup ## run each fuzz target for FUZZ_SECONDS, guided by coverage
 
 tcp-soak: setup ## send TCP streams over wires that lose up to 30 %, reorder, duplicate and corrupt, by TCP_SEEDS seeds (or a range FROM..TO); checks every byte
 	PUNCTUAL_TCP_SEEDS=$(TCP_SEEDS) $(CARGO) test --locked --release -p punctual-tcp --test stream everything -- --nocapture
+
+sim-tcp: build ## simulate the networks of SIM_TCP_SEEDS with TCP connections beside channels and faults; checks bytes, budgets and bounds
+	$(PUNCTUAL) sim --tcp --seeds $(SIM_TCP_SEEDS)
 
 packetdrill: setup ## run packetdrill's scripts of the folder DIR over the TCP stack in virtual time; prints which pass
 	PUNCTUAL_PACKETDRILL=$(DIR) $(CARGO) test --locked -p punctual-tcp --test packetdrill -- --nocapture

@@ -85,6 +85,22 @@ pub enum Mutation {
     OneRefreshOnly,
     /// A forwarder's driver gets only the buffers of the bounds, without the message that completes late.
     FilterWithoutCompleting,
+    /// A timer of a handler that is moved is lost.
+    MovedTimerLost,
+    /// A handler that is removed keeps its places in admission.
+    RemovedHandlerKeepsPlaces,
+    /// A packet of a handler's budget is queued as best effort.
+    BudgetPacketAsBestEffort,
+    /// A low-delay handler runs in its class without regard to its budget.
+    LowDelayWithoutBudget,
+    /// A call of a TCP handler counts every second segment.
+    EverySecondSegmentCounted,
+    /// Bytes that a program has written wait until nothing is in flight.
+    BytesWaitForSilence,
+    /// A connection is over as soon as it is in TIME-WAIT.
+    TimeWaitLeftOut,
+    /// The end of a stream is shown before the last bytes are read.
+    EndBeforeLastBytes,
 }
 
 /// Whether the core has this fault.

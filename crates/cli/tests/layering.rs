@@ -28,7 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Engine, link and host with the feature `embedded` only: see `a_client_needs_no_engine`.
     ("client", &["analysis", "os", "proto", "ipc", "link", "engine", "host"]),
     ("daemon", &["trial", "analysis", "os", "proto", "link", "engine", "ipc", "host", "client"]),
-    ("sim", &["analysis", "proto"]),
+    ("sim", &["analysis", "proto", "tcp"]),
     ("experiments", &["analysis", "os", "proto", "rig", "link", "engine", "ipc", "host", "client", "sim"]),
     (
         "cli",

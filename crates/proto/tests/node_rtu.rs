@@ -362,6 +362,26 @@ fn a_late_answer_finds_only_those_that_remain() {
     assert!(bench.node.accounts().iter().all(|account| account.counted == account.held));
 }
 
+/// Work that comes before the answer counts from the grant on: a decision that took long makes nobody late.
+#[test]
+fn work_before_the_grant_counts_from_the_grant_on() {
+    for class in [low(MS(1), 2), RtuClass::Guaranteed { period: MS(1), units: 2 }] {
+        let mut bench = Bench::new(cpu(Admission::EDF));
+        bench.node.decide_elsewhere();
+        let id = bench.node.register_handler(terms(class, US(20)), AT(0)).expect("asked");
+        bench.node.make_ready(id, AT(100));
+        let decision = bench.node.poll_decision().expect("a question");
+        bench.node.handle_decided(decision.decide(|| Instant(0)), AT(7_500));
+        let begins = if class == low(MS(1), 2) { 7_500 } else { 8_000 };
+        assert_eq!(bench.node.begin_work(AT(begins - 1)), None, "{class:?}");
+        bench.node.handle_timeout(AT(begins));
+        let work = bench.node.begin_work(AT(begins)).expect("it has work");
+        bench.node.finish_work(work, AT(begins + 30));
+        let counters = bench.counters(id);
+        assert_eq!((counters.units, counters.late, counters.late_max), (1, 0, Nanos::ZERO), "{class:?}");
+    }
+}
+
 /// A handler with a timer: it runs once at the time of the last call, not at those that were replaced, and has no work before.
 #[test]
 fn a_handler_becomes_ready_at_its_time_and_at_no_other() {

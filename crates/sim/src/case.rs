@@ -47,6 +47,9 @@ pub struct Case {
     pub uptime_s: Option<u64>,
     /// Traffic at full rate for this many seconds, see [`Traffic::Drift`].
     pub drift_s: Option<u64>,
+    /// Whether hosts have TCP connections.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub tcp: bool,
     /// Kinds of faults besides those of single frames; drawn if missing.
     pub schedule: Option<String>,
     /// Faults of single frames; drawn if missing.
@@ -178,6 +181,7 @@ impl Case {
             sizes: self.size.unwrap_or_default(),
             sabotage: self.sabotage.unwrap_or_default(),
             traffic: self.traffic()?,
+            tcp: self.tcp,
             ..Options::default()
         };
         if let Some(kinds) = &self.schedule {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::faults::{Breach, Fault, Mischief};
 use crate::options::Faults;
-use crate::scenario::{HostPlan, Scenario, host_of, node_id};
+use crate::scenario::{ConnectionPlan, HostPlan, Scenario, host_of, node_id};
 
 /// The remaining parts of a plan; `None` means all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub struct Cut {
     /// Best-effort transfers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floods: Option<Vec<usize>>,
+    /// TCP connections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<Vec<usize>>,
     /// Faults of the schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Vec<usize>>,
@@ -87,9 +90,14 @@ impl Cut {
         keep(&mut plan.requests, self.requests.as_deref());
         keep(&mut plan.floods, self.floods.as_deref());
         keep(&mut plan.schedule, self.schedule.as_deref());
+        if let Some(kept) = &self.connections {
+            let connections = plan.tcp.connections.iter_mut().enumerate();
+            connections.for_each(|(number, plan)| plan.is_left_out |= !kept.contains(&number));
+        }
         if let Some(frames) = &self.frames {
             for fault in FrameFault::ALL.into_iter().filter(|fault| !frames.contains(fault)) {
                 *fault.chance(&mut plan.faults) = Ppm(0);
+                *fault.chance(&mut plan.tcp.faults) = Ppm(0);
             }
         }
         if let Some(traffic_ms) = self.traffic_ms {
@@ -155,6 +163,7 @@ fn keep_hosts(plan: &mut Scenario, hosts: &BTreeSet<usize>) {
     plan.channels.retain_mut(|plan| move_ends(&mut plan.from, &mut plan.to, &moved));
     plan.requests.retain_mut(|plan| move_ends(&mut plan.asker, &mut plan.source, &moved));
     plan.floods.retain_mut(|plan| move_ends(&mut plan.from, &mut plan.to, &moved));
+    plan.tcp.connections.iter_mut().for_each(|plan| move_connection(plan, &moved));
     let hosts = &plan.hosts;
     plan.channels.retain(|plan| is_routed(hosts, plan.from, plan.to));
     plan.requests.retain(|plan| {
@@ -163,6 +172,16 @@ fn keep_hosts(plan: &mut Scenario, hosts: &BTreeSet<usize>) {
     plan.floods.retain(|plan| is_routed(hosts, plan.from, plan.to));
     let schedule = std::mem::take(&mut plan.schedule).into_iter();
     plan.schedule = schedule.filter_map(|fault| moved_fault(fault, &moved)).collect();
+}
+
+/// A connection stays in its place, because ports follow from that.
+fn move_connection(plan: &mut ConnectionPlan, moved: &Moved<'_>) {
+    for (host, link) in plan.hosts.iter_mut().zip(&mut plan.links) {
+        match moved.host(*host).zip(moved.link(*host, *link)) {
+            Some(new) => (*host, *link) = new,
+            None => (*host, *link, plan.is_left_out) = (0, 0, true),
+        }
+    }
 }
 
 fn move_ends(from: &mut usize, to: &mut usize, moved: &Moved<'_>) -> bool {

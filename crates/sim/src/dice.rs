@@ -40,6 +40,12 @@ pub enum Draw {
     Kernel,
     /// Receivers' requests for channels.
     Requests,
+    /// TCP connections.
+    Tcp,
+    /// What happens to TCP segments on the wire, and when programs read, write and accept.
+    TcpWorld,
+    /// Secrets of a host's TCP, and of its listeners' terms.
+    TcpHost(u64),
     /// Reaction times of a host's shapers.
     Shaper(u64),
     /// Durations of a host's decisions of admission.
@@ -77,12 +83,15 @@ impl Draw {
             Self::Drift => 11,
             Self::Kernel => 12,
             Self::Requests => 13,
+            Self::Tcp => 14,
+            Self::TcpWorld => 15,
             Self::Processor(host) => (1 << 20) + host,
             Self::Adapter(host, link) if host < 1 << 13 && link < 1 << 8 => (1 << 21) + (host << 8) + link,
             Self::Adapter(host, link) => (1 << 41) + (host << 16) + link,
             Self::Shaper(host) => (1 << 43) + host,
             Self::Decisions(host) => (1 << 44) + host,
             Self::Handlers(host) => (1 << 45) + host,
+            Self::TcpHost(host) => (1 << 46) + host,
             Self::World => 1 << 22,
             Self::Faults => 1 << 23,
             Self::Sender(attempt) => (1 << 24) + attempt,
@@ -252,10 +261,12 @@ mod tests {
                 Soft => Drift,
                 Drift => Kernel,
                 Kernel => Requests,
-                Requests => World,
+                Requests => Tcp,
+                Tcp => TcpWorld,
+                TcpWorld => World,
                 World => Faults,
                 Faults | Processor(_) | Adapter(..) | Sender(_) | Node(_) | Shaper(_) | Decisions(_)
-                | Handlers(_) => {
+                | Handlers(_) | TcpHost(_) => {
                     return None;
                 }
             })
@@ -266,6 +277,7 @@ mod tests {
         for host in 0..=hosts {
             labels.extend([Processor(host).label(), Node(host).label()]);
             labels.extend([Shaper(host).label(), Decisions(host).label(), Handlers(host).label()]);
+            labels.push(TcpHost(host).label());
             labels.extend([0, 1, 254, 255, 256, 257, 9_999].map(|link| Adapter(host, link).label()));
         }
         labels.extend((0..2_000_000).step_by(997).map(|attempt| Sender(attempt).label()));

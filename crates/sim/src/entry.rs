@@ -87,6 +87,15 @@ pub enum Entry {
         /// Its length.
         len: u32,
     },
+    /// Something happened at an end of a TCP connection.
+    Tcp {
+        /// The connection.
+        connection: usize,
+        /// Whether this is the server's end.
+        at_server: bool,
+        /// What it was.
+        what: TcpMoment,
+    },
     /// A message was delivered.
     Deliver {
         /// The attempt.
@@ -96,6 +105,17 @@ pub enum Entry {
         /// Nanoseconds from its logical arrival.
         latency_ns: u64,
     },
+}
+
+/// What happens at an end of a TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpMoment {
+    /// The handshake is over.
+    Opened,
+    /// Its program closes its direction.
+    Closed,
+    /// The connection ended.
+    Ended,
 }
 
 impl Entry {
@@ -114,6 +134,9 @@ impl Entry {
             Self::Trouble { fault, over } => [11, fault as u64, over.into(), 0],
             Self::Crash { until_ns } => [12, until_ns, 0, 0],
             Self::Restart { life } => [13, life.into(), 0, 0],
+            Self::Tcp { connection, at_server, what } => {
+                [14, connection as u64, at_server.into(), what as u64]
+            }
         }
     }
 }
@@ -138,6 +161,10 @@ impl fmt::Display for Entry {
                 write!(f, "++ channel {channel} open, bound {:.3} ms", *deadline_ns as f64 / 1e6)
             }
             Self::Refuse { channel } => write!(f, "-- channel {channel} refused"),
+            Self::Tcp { connection, at_server, what } => {
+                let end = if *at_server { "server" } else { "client" };
+                write!(f, "~~ connection {connection}: its {end}: {what:?}")
+            }
             Self::Close { channel, at_sink } => {
                 write!(f, "xx channel {channel} closed at its {}", if *at_sink { "sink" } else { "source" })
             }

@@ -11,6 +11,7 @@
 //! | [`scenario`], [`topology`], [`faults`] | the plan, drawn from the seed before anything runs |
 //! | `world` | the run: event loop, applications, network, comparisons |
 //! | [`ledger`], [`silence`] | the checker's independent computation of promises |
+//! | [`stream`], [`segment`] | the same for TCP connections: every byte, and segments on the wire |
 //! | [`processor`], [`adapter`], [`bucket`] | the true behaviour of the hardware, within the configured bounds |
 //! | [`memory`] | rings and frames, counted slot by slot |
 //! | [`batch`], [`campaign`] | many seeds on many cores, in pieces that are added up |
@@ -41,8 +42,10 @@ pub mod ranges;
 pub mod resident;
 pub mod scale;
 pub mod scenario;
+pub mod segment;
 pub mod sender;
 pub mod silence;
+pub mod stream;
 pub mod time;
 mod timeliness;
 pub mod topology;

@@ -166,7 +166,16 @@ struct OutRing {
     key: u64,
     slots: u32,
     used: u32,
-    queued: VecDeque<(u64, u32, Instant)>,
+    queued: VecDeque<(Payload, u32, Instant)>,
+}
+
+/// What a message holds.
+#[derive(Clone, Debug)]
+enum Payload {
+    /// Bytes that follow from its identity.
+    Of(Content),
+    /// Bytes that cannot be computed again: a segment.
+    Bytes(Rc<[u8]>),
 }
 
 /// An application's outgoing ring; both sides hold a clone.
@@ -185,9 +194,27 @@ impl SimOutbox {
         let free = ring.used < ring.slots;
         if free {
             ring.used += 1;
-            ring.queued.push_back((index, len, sent));
+            let content = Payload::Of(Content { key: ring.key, index });
+            ring.queued.push_back((content, len, sent));
         }
         free
+    }
+
+    /// Puts a message of these bytes; false if the ring is full.
+    pub fn send_bytes(&self, bytes: &[u8], sent: Instant) -> bool {
+        let mut ring = self.0.borrow_mut();
+        let free = ring.used < ring.slots;
+        if free {
+            ring.used += 1;
+            ring.queued.push_back((Payload::Bytes(bytes.into()), bytes.len() as u32, sent));
+        }
+        free
+    }
+
+    /// Whether there is room for a message.
+    pub fn has_room(&self) -> bool {
+        let ring = self.0.borrow();
+        ring.used < ring.slots
     }
 
     /// Whether another handle of the ring exists.
@@ -215,9 +242,8 @@ impl Outbox for SimOutbox {
     fn take(&mut self, _: Instant) -> Option<(SimMessage, Instant)> {
         operation();
         let mut ring = self.0.borrow_mut();
-        let (index, len, sent) = ring.queued.pop_front()?;
-        let content = Content { key: ring.key, index };
-        Some((SimMessage { content, len, ring: self.0.clone() }, sent))
+        let (payload, len, sent) = ring.queued.pop_front()?;
+        Some((SimMessage { payload, len, ring: self.0.clone() }, sent))
     }
 
     fn is_ready(&self) -> bool {
@@ -228,7 +254,7 @@ impl Outbox for SimOutbox {
 /// A message that the node has taken from a ring.
 #[derive(Debug)]
 pub struct SimMessage {
-    content: Content,
+    payload: Payload,
     len: u32,
     ring: Rc<RefCell<OutRing>>,
 }
@@ -239,7 +265,12 @@ impl MessageRead for SimMessage {
     }
     fn copy_to(&self, offset: u32, out: &mut [u8]) {
         operation();
-        self.content.write(offset, out);
+        match &self.payload {
+            Payload::Of(content) => content.write(offset, out),
+            Payload::Bytes(bytes) => {
+                out.copy_from_slice(&bytes[offset as usize..offset as usize + out.len()])
+            }
+        }
     }
 }
 

@@ -135,9 +135,11 @@ impl<P: FnMut(&Cut, u32)> Search<'_, P> {
         self.list(plan.schedule.len(), |cut| &mut cut.schedule);
         self.list(plan.channels.len(), |cut| &mut cut.channels);
         self.list(plan.requests.len(), |cut| &mut cut.requests);
+        self.list(plan.tcp.connections.len(), |cut| &mut cut.connections);
         let frames = self.best.frames.clone().unwrap_or_else(|| {
-            let mut faults = plan.faults;
-            FrameFault::ALL.into_iter().filter(|fault| fault.chance(&mut faults).0 > 0).collect()
+            let (mut faults, mut of_tcp) = (plan.faults, plan.tcp.faults);
+            let mut chance = |fault: &FrameFault| fault.chance(&mut faults).max(fault.chance(&mut of_tcp)).0;
+            FrameFault::ALL.into_iter().filter(|fault| chance(fault) > 0).collect()
         });
         for fault in &frames {
             let mut left = self.best.frames.clone().unwrap_or_else(|| frames.clone());

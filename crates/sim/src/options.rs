@@ -32,6 +32,9 @@ pub struct Options {
     /// Every host has programs' handlers of all classes, beside channels. Networks without them are
     /// unchanged.
     pub handlers: bool,
+    /// Hosts have TCP connections to their neighbours, of all classes, beside channels. Networks without them are
+    /// unchanged.
+    pub tcp: bool,
     /// Reads the memory in use, which must not grow while applications send.
     pub memory: Option<Scales>,
 }
@@ -182,6 +185,8 @@ pub struct Sabotage {
     pub handlers_unheard: Ppm,
     /// PDUs that programs' handlers process beyond those that they are given.
     pub handlers_greed: u32,
+    /// Probability that a program of a TCP connection reads another byte than the one that came.
+    pub tcp_misread: Ppm,
     /// The receivers of channels that were admitted once refuse them in the end.
     pub revivals_refused: bool,
 }
@@ -207,6 +212,7 @@ impl Default for Sabotage {
             effort_percent: 100,
             handlers_unheard: Ppm(0),
             handlers_greed: 0,
+            tcp_misread: Ppm(0),
             revivals_refused: false,
         }
     }

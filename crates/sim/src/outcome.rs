@@ -74,6 +74,67 @@ pub struct Outcome {
     pub memory: Vec<Reading>,
     /// Links that were measured.
     pub measured: u64,
+    /// TCP connections.
+    pub tcp: TcpCounts,
+}
+
+/// What TCP connections did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpCounts {
+    /// Connections whose handshake was over at the client.
+    pub opened: u64,
+    /// Connections whose programs have read every byte.
+    pub complete: u64,
+    /// Ends with a handler that admission refused.
+    pub refused: u64,
+    /// Connections that need not be complete: a handler was refused, a program aborted or was gone, a host crashed.
+    pub excused: u64,
+    /// Bytes that programs have read.
+    pub bytes: u64,
+    /// Segments that were handed to links.
+    pub segments: u64,
+    /// Calls of handlers.
+    pub calls: u64,
+    /// Segments that were promised to leave in time.
+    pub promised: u64,
+    /// Data of periods of guaranteed connections that was compared with its bound.
+    pub periods: u64,
+    /// Segments that found no buffer at the receiver.
+    pub unbuffered: u64,
+}
+
+impl AddAssign for TcpCounts {
+    fn add_assign(&mut self, more: Self) {
+        let Self {
+            opened,
+            complete,
+            refused,
+            excused,
+            bytes,
+            segments,
+            calls,
+            promised,
+            periods,
+            unbuffered,
+        } = more;
+        self.opened += opened;
+        self.complete += complete;
+        self.refused += refused;
+        self.excused += excused;
+        self.bytes += bytes;
+        self.segments += segments;
+        self.calls += calls;
+        self.promised += promised;
+        self.periods += periods;
+        self.unbuffered += unbuffered;
+    }
+}
+
+impl TcpCounts {
+    /// Whether a run had no TCP.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Reports about messages and stages, compared with the truth.
@@ -152,6 +213,9 @@ pub struct Report {
     /// Sums.
     #[serde(default, rename = "told")] // The key stays for compatibility.
     pub reported: TimelinessCounts,
+    /// Sums; not written without TCP.
+    #[serde(default, skip_serializing_if = "TcpCounts::is_none")]
+    pub tcp: TcpCounts,
     /// Largest.
     pub tightness_percent: u64,
     /// All stored violations.
@@ -190,6 +254,7 @@ impl Report {
         self.excused += outcome.excused;
         self.expired += outcome.expired;
         self.reported += outcome.reported;
+        self.tcp += outcome.tcp;
         self.tightness_percent = self.tightness_percent.max(outcome.tightness_percent);
         self.violations.extend(outcome.violations.iter().cloned());
         self.violations_total += outcome.violations_total;

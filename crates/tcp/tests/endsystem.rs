@@ -9,7 +9,7 @@ use punctual_analysis::{Instant, Nanos};
 use punctual_proto::memory::MessageInfo;
 use punctual_proto::signalling::SplitMix64;
 use punctual_rig::{Pool, TestInbox, TestMemory, TestOutbox};
-use punctual_tcp::endsystem::{Endsystem, Rings, Segments, Status};
+use punctual_tcp::endsystem::{Endsystem, Rings, Segments, Status, segments_max};
 
 use punctual_tcp::{Config, Ended, Flags, Flow, Secrets, State};
 
@@ -376,6 +376,58 @@ fn indices_end_and_come_again() {
     assert!(world.hosts[0].tcp.remove(2).is_some() && world.hosts[0].tcp.remove(2).is_none());
     assert_eq!(connect(&mut world, 6), Some(2));
     assert_eq!(connect(&mut world, 0), None, "port 0 is none");
+}
+
+/// An input handler has work while a packet waits, or what came waits for room; else a call would only cost its budget.
+#[test]
+fn an_input_handler_has_work_only_when_there_is_some() {
+    let mut world = World::new(7, 0, 1);
+    world.listen();
+    world.connect();
+    let is_open = |world: &World| {
+        world.program(1).is_some() && world.status(0).is_some_and(|it| it.state == State::Established)
+    };
+    assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+    assert!(!world.run(Nanos::from_millis(50), |_| {}, |_| false), "all acknowledgements are there");
+    let has_input = |world: &mut World| [0, 1].map(|host: usize| world.hosts[host].tcp.has_input(0));
+    assert_eq!(has_input(&mut world), [false, false]);
+    let (now, client) = (world.now, world.program(0).cloned().expect("open"));
+    assert!(client.outbox.send(&[3; 2 * CHUNK_BYTES as usize], now));
+    assert!(!world.run(Nanos::from_millis(50), |_| {}, |_| false));
+    assert_eq!(has_input(&mut world), [false, true], "a ring of one message is full");
+    assert!(!world.run(Nanos::from_millis(50), |world| world.read(1), |_| false));
+    assert_eq!(has_input(&mut world), [false, false], "the rest was read");
+    world.hosts[0].tcp.close(0);
+    assert!(!world.run(Nanos::from_millis(50), |_| {}, |_| false));
+    assert_eq!(has_input(&mut world), [false, false], "the end was shown");
+    assert!(!world.hosts[0].tcp.has_input(3), "no connection");
+}
+
+/// A message of one segment takes two now and then, where the ring of bytes begins again, and never more.
+#[test]
+fn data_takes_one_segment_more_than_it_fills() {
+    let mut world = World::new(8, 0, 64);
+    world.config = Config { mtu_bytes: 576, is_nodelay: true, ..world.config };
+    world.listen();
+    world.connect();
+    let is_open = |world: &World| {
+        world.program(1).is_some() && world.status(0).is_some_and(|it| it.state == State::Established)
+    };
+    assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+    let data_bytes = 576 - 40 - 12;
+    let sent = |world: &World| world.status(0).expect("open").segments_out;
+    let mut taken = Vec::new();
+    for n in 0..2_000_u64 {
+        let (now, client, before) = (world.now, world.program(0).cloned().expect("open"), sent(&world));
+        // First until the window is open, then as often as there is always something in flight.
+        assert!(client.outbox.send(&vec![n as u8; data_bytes as usize], now));
+        let pause = if n < 100 { DELAY * 20 } else { Nanos::from_millis(1) };
+        assert!(!world.run(pause, |world| world.read(1), |_| false));
+        taken.push(sent(&world) - before);
+    }
+    let most = taken.iter().skip(100).max().copied();
+    assert_eq!(most, Some(segments_max(data_bytes.into(), data_bytes)), "{taken:?}");
+    assert_eq!([segments_max(0, 100), segments_max(101, 100), segments_max(5, 0)], [1, 3, 6]);
 }
 
 /// In TIME-WAIT a connection needs no program and no rings: it acknowledges the peer's FIN when that comes again (RFC 9293

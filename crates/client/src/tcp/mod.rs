@@ -114,7 +114,9 @@ impl Qos {
             Self::LowDelay { interval, units } => RtuClass::LowDelay { interval, units, priority: None },
             Self::Guaranteed { rate, period } => {
                 let bytes = u128::from(rate.0) * u128::from(period.0) / 8_000_000_000;
-                let units = bytes.div_ceil(u128::from(SEGMENT_DATA_BYTES)).max(1);
+                // One segment more: data that is written at once may be cut where the ring of bytes begins again
+                // (`punctual_tcp::endsystem::segments_max`).
+                let units = bytes.div_ceil(u128::from(SEGMENT_DATA_BYTES)) + 1;
                 RtuClass::Guaranteed { period, units: u32::try_from(units).unwrap_or(u32::MAX) }
             }
             Self::BestEffort => RtuClass::BestEffort,
@@ -259,9 +261,13 @@ mod tests {
             RtuClass::Guaranteed { units, .. } => units,
             other => panic!("{other:?}"),
         };
-        assert_eq!(units(1, Nanos::from_millis(1)), 1, "no period is empty");
-        assert_eq!(units(9_600_000, Nanos::from_millis(1)), 1, "1,200 B exactly");
-        assert_eq!(units(9_616_000, Nanos::from_millis(1)), 2);
+        assert_eq!(units(1, Nanos::from_millis(1)), 1, "less than a byte in a period");
+        assert_eq!(
+            units(9_600_000, Nanos::from_millis(1)),
+            2,
+            "1,200 B exactly, and one segment that is cut"
+        );
+        assert_eq!(units(9_616_000, Nanos::from_millis(1)), 3);
         assert_eq!(units(u64::MAX, Nanos::from_secs(1_000_000)), u32::MAX, "admission refuses it");
     }
 }

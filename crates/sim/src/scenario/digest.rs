@@ -15,7 +15,8 @@ impl Scenario {
         let rest = format!("{:?} {:?} {:?} {:?}", self.floods, self.faults, self.schedule, self.times);
         // A part that no plan had before changes no name.
         let requests = (!self.requests.is_empty()).then(|| format!("{:?}", self.requests));
-        hosts.chain(channels).chain([rest]).chain(requests).for_each(|text| {
+        let tcp = (!self.tcp.is_none()).then(|| format!("{:?}", self.tcp));
+        hosts.chain(channels).chain([rest]).chain(requests).chain(tcp).for_each(|text| {
             hasher.update(text.as_bytes());
         });
         hasher.finalize().to_hex()[..16].into()

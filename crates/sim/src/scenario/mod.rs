@@ -8,6 +8,7 @@ mod kernel;
 mod requests;
 mod routes;
 mod soft;
+pub(crate) mod tcp;
 mod tight;
 mod uptime;
 
@@ -24,6 +25,8 @@ use self::requests::draw_requests;
 pub use self::requests::{Reply, RequestPlan};
 use self::routes::give_routes;
 use self::soft::soften;
+use self::tcp::draw_tcp;
+pub use self::tcp::{ConnectionPlan, Ending, Reads, TcpPlan, Writes};
 use self::tight::{crowd, tighten};
 use crate::dice::{Dice, Draw, mix};
 use crate::faults::{self, Fault, FaultKind, FaultKinds};
@@ -51,6 +54,8 @@ pub struct Scenario {
     /// Schedule of other faults. If it is not empty, applications repeat their requests once it is over, and
     /// everything must work then.
     pub schedule: Vec<Fault>,
+    /// TCP connections.
+    pub tcp: TcpPlan,
     /// Phases of the run.
     pub times: Times,
 }
@@ -210,8 +215,10 @@ impl Scenario {
         let ends = ends.chain(floods.iter().map(|plan| (plan.from, plan.to)));
         let both = |plan: &RequestPlan| [(plan.asker, plan.source), (plan.source, plan.asker)];
         give_routes(&mut hosts, ends.chain(requests.iter().flat_map(both)));
-        let mut plan = Self { hosts, channels, requests, floods, faults, schedule, times };
+        let tcp = TcpPlan::default();
+        let mut plan = Self { hosts, channels, requests, floods, faults, schedule, tcp, times };
         plan.times.wait_for(plan.drain_max());
+        plan.tcp = draw_tcp(seed, options, &mut plan.hosts, &mut plan.times);
         match options.traffic {
             Traffic::Drawn | Traffic::For(_) => {}
             Traffic::Uptime(span) => uptime::stretch(&mut plan, span, &mut Dice::of(seed, Draw::Uptime)),
@@ -225,6 +232,11 @@ impl Scenario {
     pub fn is_independent(&self) -> bool {
         let soft = |plan: &&ChannelPlan| plan.contract.statistical.is_some();
         self.channels.iter().filter(soft).all(|plan| plan.arrivals == Arrivals::Independent)
+    }
+
+    /// Time at which all TCP connections must be over.
+    pub fn tcp_ends(&self) -> SimTime {
+        self.times.closes + self.tcp.drain
     }
 
     /// Whether the plan has a schedule of faults, and with it the phase in which everything must work again.

@@ -8,6 +8,7 @@ use punctual_proto::ids::PathId;
 use punctual_proto::wire::Header;
 
 use crate::entry::Entry;
+use crate::segment;
 use crate::time::SimTime;
 
 /// One run's events in order; empty if not requested.
@@ -63,6 +64,24 @@ impl Flight {
                 let part = u32::from(header.fragment) + 1;
                 format!("{whose} message {} part {part}/{}{demoted}", header.message, header.fragments)
             }
+        };
+        Self { from, host, link, arrives, what }
+    }
+}
+
+impl Flight {
+    /// The flight of a TCP segment.
+    pub fn of_segment(from: SimTime, (host, link): (usize, usize), bytes: &[u8], arrives: SimTime) -> Self {
+        let what = match segment::read(bytes) {
+            Some(seen) => {
+                let bits = [(seen.is_syn, " SYN"), (seen.is_fin, " FIN"), (seen.is_rst, " RST")];
+                let bits: String =
+                    bits.into_iter().filter(|(is_set, _)| *is_set).map(|(_, bit)| bit).collect();
+                let whole = if seen.is_whole { "" } else { ", corrupted" };
+                let (from, to, data) = (seen.from, seen.to, seen.data);
+                format!("TCP {from} to {to}{bits} seq {} ack {} {data} B{whole}", seen.seq, seen.ack)
+            }
+            None => "no TCP segment".into(),
         };
         Self { from, host, link, arrives, what }
     }

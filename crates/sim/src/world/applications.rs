@@ -202,6 +202,10 @@ impl World {
                 self.do_prompt(host, id, count, now);
                 Ok(())
             }
+            Call::Tcp(call) => {
+                self.do_tcp_call(host, call, now);
+                Ok(())
+            }
             Call::Measure(link) => {
                 // Mostly refused: channels use it, or another measurement is in progress.
                 let _ = self.hosts[host].node.measure_rate(link, now);

@@ -76,6 +76,14 @@ impl Backlog {
         }
     }
 
+    /// Counts a segment of TCP. One within a budget is no best effort: it is work of others that `others_of` leaves out, so it
+    /// is taken off as it comes.
+    pub fn count_segment(&mut self, wire_bytes: u32) {
+        if !self.is_capped {
+            self.served += i128::from(self.model.cost_of(u64::from(wire_bytes)).0) * UNITS;
+        }
+    }
+
     fn owed(&self, now: SimTime) -> i128 {
         i128::from(now.0) * (UNITS - self.others.slope) - self.served
     }

@@ -6,6 +6,7 @@ use punctual_analysis::{Contract, Instant, Nanos};
 use punctual_proto::api::{ChannelRefusal, CloseReason, Event as NodeEvent, Grant, Incoming, RefuseCause};
 
 use super::channel::State;
+use super::tcp::TCP_KEYS;
 use super::wire::slack_max;
 use super::{Act, Event, FLOOD_KEYS, World};
 use crate::entry::Entry;
@@ -236,6 +237,10 @@ impl World {
     pub(super) fn deliver(&mut self, host: usize) {
         let delivered = self.hosts[host].delivered.take();
         for mut message in delivered {
+            if message.inbox >= TCP_KEYS {
+                self.read_tcp(message);
+                continue;
+            }
             if message.inbox >= FLOOD_KEYS {
                 self.judge_flood(host, &message);
                 continue;

@@ -271,6 +271,7 @@ impl World {
         let now = self.now;
         self.handles.retain(|(at, _), _| *at != host);
         self.forget_requests(host);
+        self.forget_tcp(host);
         for flood in 0..self.floods.len() {
             if self.scenario.floods[flood].from == host {
                 self.floods[flood].handle = None;

@@ -10,6 +10,7 @@ use punctual_proto::node::{Decided, Node};
 
 use super::backlog::Backlog;
 use super::rtu::Bodies;
+use super::tcp::{TcpCall, TcpHost};
 use crate::adapter::Adapter;
 use crate::dice::{Dice, Draw};
 use crate::faults::{Lie, Moment};
@@ -43,6 +44,8 @@ pub(super) enum Call {
     StopFlood(usize),
     /// PDUs have arrived for a program's handler.
     Prompt { id: RtuId, count: u64 },
+    /// A program of a TCP connection asks something.
+    Tcp(TcpCall),
     /// Measure the drain rate of a link.
     Measure(LinkId),
     /// Shut the node down.
@@ -89,6 +92,8 @@ pub(super) struct Host {
     pub calls: VecDeque<Call>,
     /// Its programs' handlers.
     pub bodies: Bodies,
+    /// Its TCP, if the plan has any.
+    pub tcp: Option<Box<TcpHost>>,
     /// The only valid timer event; others are stale.
     pub timer: Option<SimTime>,
     pub delivered: Deliveries,
@@ -195,6 +200,7 @@ impl Host {
             decision_dice,
             calls: VecDeque::new(),
             bodies: Bodies::new(seed, number),
+            tcp: None,
             timer: None,
             delivered: Deliveries::default(),
             frames: FramePool::default(),

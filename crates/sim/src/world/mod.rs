@@ -25,6 +25,7 @@ mod revival;
 mod rtu;
 mod soft;
 mod step;
+mod tcp;
 mod versions;
 mod weight;
 mod wire;
@@ -42,6 +43,7 @@ use self::faults::{Touch, Turn};
 use self::host::{Call, Host};
 use self::orphans::Orphans;
 use self::requests::Requests;
+use self::tcp::{Talk, TcpAct};
 use crate::dice::{Dice, Draw};
 use crate::entry::Entry;
 use crate::journal::Journal;
@@ -84,6 +86,10 @@ enum Event {
     Act(Act),
     /// A fault begins or ends.
     Fault { fault: usize, turn: Turn },
+    /// A TCP segment arrives at a driver, from this hardware address.
+    Segment { host: usize, link: LinkId, address: u64, frame: SimFrame },
+    /// A program of a TCP connection acts.
+    Tcp(TcpAct),
     /// A forged frame arrives.
     Noise { fault: usize },
     /// A crashed host restarts.
@@ -156,6 +162,9 @@ pub(crate) struct World {
     /// Faults of the schedule, by their effects on channels.
     touches: Vec<Touch>,
     orphans: Orphans,
+    /// TCP connections of the plan.
+    talks: Vec<Talk>,
+    tcp_dice: Dice,
     /// The broken stage of this run, and the reports of it.
     broken: Option<BrokenStage>,
     /// Largest burst and quantum, for the limits of calls.
@@ -205,6 +214,8 @@ impl World {
             at_rest: Vec::new(),
             touches: Vec::new(),
             orphans: Orphans::new(),
+            talks: Self::talks(&scenario.tcp.connections),
+            tcp_dice: Dice::of(seed, Draw::TcpWorld),
             broken: None,
             burst_max,
             quantum_max,
@@ -234,6 +245,7 @@ impl World {
         self.check_quiet();
         self.check_memory();
         self.check_named();
+        self.dismiss_tcp();
         self.dismiss_handlers();
         self.outcome.elapsed = self.now.since(SimTime(0));
         (self.outcome.digest, self.outcome.trace) = self.journal.finish();
@@ -277,6 +289,10 @@ impl World {
             }
             Event::Act(act) => self.act(act),
             Event::Fault { fault, turn } => self.turn(fault, turn),
+            Event::Segment { host, link, address, frame } => {
+                self.arrive_segment(host, link, address, frame);
+            }
+            Event::Tcp(act) => self.act_tcp(act),
             Event::Noise { fault } => self.make_noise(fault),
             Event::Restart { host, life } => self.restart(host, life),
         }
@@ -305,6 +321,7 @@ impl World {
         hearer.receiver = Some(receiver.map_err(|error| failed(&error))?);
         hearer.listener = Some(listener);
         self.register_handlers(host);
+        self.start_tcp(host);
         Ok(())
     }
 
@@ -318,6 +335,7 @@ impl World {
             self.queue.schedule(self.scenario.channels[plan].opens_at, Event::Act(Act::Ask { plan }));
         }
         self.schedule_requests();
+        self.schedule_tcp();
         for flood in 0..self.floods.len() {
             self.queue.schedule(times.opens, Event::Act(Act::Flood { flood }));
         }

@@ -81,14 +81,16 @@ impl World {
         let soft_links: Vec<bool> = config.links.iter().map(|link| is_soft(link.admission)).collect();
         let cpu = |kind| kind != StageKind::Link;
         let wanted = used_ppm(channels.iter(), is_soft(config.cpu.admission), cpu)
-            .map(|used| u64::from(rest.cpu_utilisation.0) + used);
-        self.compare_ppm(host, "CPU", status.cpu_utilisation.0, wanted, channels.len());
+            .map(|used| u64::from(rest.cpu_utilisation.0) + used + self.tcp_shares(host, 0).cpu_ppm);
+        let count = channels.len() + self.tcp_shares(host, 0).count;
+        self.compare_ppm(host, "CPU", status.cpu_utilisation.0, wanted, count);
         for (index, link) in status.links.iter().enumerate() {
             let over = channels.iter().filter(|c| self.leaves_by(host, index, c.path));
             let over: Vec<_> = over.collect();
-            let count = over.len();
+            let tcp = self.tcp_shares(host, index);
+            let count = over.len() + tcp.count;
             let used = used_ppm(over.into_iter(), soft_links[index], |kind| kind == StageKind::Link);
-            let wanted = used.map(|used| u64::from(rest.links[index].utilisation.0) + used);
+            let wanted = used.map(|used| u64::from(rest.links[index].utilisation.0) + used + tcp.link_ppm);
             self.compare_ppm(host, &link.name, link.utilisation.0, wanted, count);
         }
     }

@@ -37,12 +37,14 @@ impl World {
             let is_signal = work.kind == WorkKind::Signalling;
             let before = effort();
             match work.kind {
+                WorkKind::Upcall if self.finish_tcp(host, &work, now) => {}
                 WorkKind::Upcall => self.finish_upcall(host, &work, now),
                 _ => self.hosts[host].node.finish_work(work, now),
             }
             if !is_signal {
                 self.check_effort(host, Effort::Finish, before);
             }
+            self.settle_called(host, now);
             if is_signal && self.count_signal(host, false) {
                 return;
             }
@@ -55,6 +57,9 @@ impl World {
             self.take_in(host, now);
             self.deliver(host);
             self.poll_events(host, now);
+            if self.hosts[host].tcp.is_some() {
+                self.hear_of_handlers(host, now);
+            }
             self.have_decided(host);
             self.serve_links(host, now);
             if self.hosts[host].life != life {
@@ -80,6 +85,7 @@ impl World {
             self.hosts[host].node.handle_frame(link, port, received, frame, now);
             self.check_effort(host, Effort::Frame, before);
         }
+        self.take_segments(host, now);
         while let Some((link, wire_bytes)) = self.hosts[host].sent.pop_front() {
             let before = effort();
             self.hosts[host].node.handle_sent(link, wire_bytes, now);
@@ -138,6 +144,11 @@ impl World {
                 let Some(transmit) = transmit else { break };
                 let Transmit { port, wire_bytes, packet } = transmit;
                 let len = packet.copy_to(&mut scratch);
+                if let PacketOut::Raw { handler, tag, .. } = packet {
+                    self.hosts[host].backlogs[usize::from(link.0)].count_segment(wire_bytes);
+                    self.launch_segment((host, link), (handler, tag), wire_bytes, &mut scratch[..len]);
+                    continue;
+                }
                 self.hosts[host].backlogs[usize::from(link.0)].count(port, wire_bytes, &scratch[..len]);
                 let departs = self.launch(host, link, port, wire_bytes, &mut scratch[..len]);
                 self.check_departure(host, link, port, &scratch[..len], departs);
@@ -161,10 +172,12 @@ impl World {
         let Some(mut work) = worker.node.begin_work(now) else { return false };
         self.check_effort(host, Effort::Begin, before);
         self.prepare_upcall(host, &mut work);
+        self.prepare_tcp(host, &mut work, now);
         let worker = &mut self.hosts[host];
         let cost = worker.processor.time_of(&work, self.now).max(Nanos(1));
         let entry = Entry::Work { kind: work.kind, packets: work.packets, cost_ns: cost.0 };
         self.begin_upcall(host, &work, cost, now);
+        self.begin_tcp(host, cost);
         self.hosts[host].activity = Activity::Working(work);
         self.note(host, entry);
         let life = self.hosts[host].life;

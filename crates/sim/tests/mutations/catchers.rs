@@ -22,6 +22,8 @@ pub enum Catcher {
     Crowded,
     /// The simulator, kernel traffic that has the share that is not reserved.
     Lent,
+    /// The simulator, TCP connections beside channels.
+    Tcp,
     /// The simulator, one assumption broken.
     Breach,
     /// The oracle, on the reservations of the policy of this name.
@@ -84,7 +86,7 @@ impl Catcher {
     /// Name of the checker.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Drawn | Self::Tight | Self::Crowded | Self::Lent | Self::Breach => "simulator",
+            Self::Drawn | Self::Tight | Self::Crowded | Self::Lent | Self::Tcp | Self::Breach => "simulator",
             Self::Oracle(_) => "oracle (response-time-analysis)",
             Self::Stage(_) => "stage simulation",
             Self::Link => "link simulation",
@@ -105,6 +107,7 @@ impl Catcher {
             Self::Tight => "class tight, no link faults".into(),
             Self::Crowded => "class crowded, no link faults".into(),
             Self::Lent => "class lent, no link faults".into(),
+            Self::Tcp => "small networks, TCP connections beside channels".into(),
             Self::Breach => "small networks, one assumption broken".into(),
             Self::Oracle(policy) => format!("what {policy} holds, bounds least or wider"),
             Self::Stage(policy) => format!("what {policy} admits, at and off its critical instants"),
@@ -128,6 +131,7 @@ impl Catcher {
             | Self::Tight
             | Self::Crowded
             | Self::Lent
+            | Self::Tcp
             | Self::Breach
             | Self::Crash
             | Self::Twin
@@ -146,7 +150,13 @@ impl Catcher {
             Self::Talk(Talk::Crowd) => 2,
             Self::Crowded | Self::Breach | Self::Soft => 20,
             Self::Tight | Self::Lent => 40,
-            Self::Drawn | Self::Crash | Self::Twin | Self::Rate | Self::Talk(_) | Self::Hop(_) => 100,
+            Self::Drawn
+            | Self::Tcp
+            | Self::Crash
+            | Self::Twin
+            | Self::Rate
+            | Self::Talk(_)
+            | Self::Hop(_) => 100,
             Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals | Self::Demand | Self::Order => {
                 2_000
             }
@@ -160,6 +170,7 @@ impl Catcher {
             Self::Tight => simulate(seed, &of_class(Class::Tight)),
             Self::Crowded => simulate(seed, &Options { traffic: Traffic::Drawn, ..of_class(Class::Crowded) }),
             Self::Lent => simulate(seed, &of_class(Class::Lent)),
+            Self::Tcp => simulate(seed, &with_tcp()),
             Self::Breach => untrue(seed),
             Self::Oracle(policy) => oracle::broken_bound(policy, seed),
             Self::Stage(policy) => soundness::missed(policy, seed),
@@ -224,6 +235,11 @@ fn of_class(class: Class) -> Options {
         traffic: Traffic::For(SHORT_TRAFFIC),
         ..Options::default()
     }
+}
+
+fn with_tcp() -> Options {
+    let traffic = Traffic::For(SHORT_TRAFFIC);
+    Options { tcp: true, sizes: SizeChoice::Small, traffic, ..Options::default() }
 }
 
 fn simulate(seed: u64, options: &Options) -> Option<String> {

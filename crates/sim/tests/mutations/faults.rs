@@ -68,4 +68,12 @@ pub const FAULTS: &[Fault] = &[
         "the forwarder's filter without its one extra message",
         C::Hop(Hop::Buffers),
     ),
+    fault(M::MovedTimerLost, "a handler's timer lost when it is moved", C::Tcp),
+    fault(M::RemovedHandlerKeepsPlaces, "a handler that is removed keeps its places", C::Tcp),
+    fault(M::BudgetPacketAsBestEffort, "a packet of a handler's budget queued as best effort", C::Tcp),
+    fault(M::LowDelayWithoutBudget, "a low-delay handler without a budget", C::Tcp),
+    fault(M::EverySecondSegmentCounted, "units counted once for two TCP segments", C::Tcp),
+    fault(M::BytesWaitForSilence, "written bytes wait until nothing is in flight", C::Tcp),
+    fault(M::TimeWaitLeftOut, "a flow given back before TIME-WAIT is over", C::Tcp),
+    fault(M::EndBeforeLastBytes, "the end of a stream before its last bytes", C::Tcp),
 ];

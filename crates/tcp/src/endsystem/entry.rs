@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
 
@@ -99,13 +100,24 @@ impl<M: Memory> Entry<M> {
         self.arrived.push_back(packet);
     }
 
+    pub fn has_input(&self) -> bool {
+        let is_gone = self.program.gone_since.is_some();
+        let delivers = self.connection.readable_bytes() > 0 || !is_gone && self.ends_stream();
+        !self.arrived.is_empty() || delivers
+    }
+
+    /// Whether the end of the stream is next for the program.
+    fn ends_stream(&self) -> bool {
+        self.connection.is_finished() && !self.program.saw_end
+    }
+
     pub fn input(&mut self, units: u32, now: Instant) -> Worked {
         let mut done = 0;
         let mut has_more = self.deliver();
         while done < units {
             let Some(mut packet) = self.arrived.pop_front() else { break };
-            done += 1;
             self.segments_in += 1;
+            done += self.counted(self.segments_in);
             let mut reply = Vec::new();
             let received = self.connection.input(now, packet.as_mut(), &mut reply);
             if !matches!(received, Ok(Received::Processed)) {
@@ -119,8 +131,9 @@ impl<M: Memory> Entry<M> {
         Worked { units: done, more: has_more || !self.arrived.is_empty() }
     }
 
-    pub fn has_deliveries(&self) -> bool {
-        self.connection.readable_bytes() > 0 || self.connection.is_finished() && !self.program.saw_end
+    /// Units of the segment of this number.
+    fn counted(&self, number: u64) -> u32 {
+        u32::from(number.is_multiple_of(2) || !active(Mutation::EverySecondSegmentCounted))
     }
 
     /// Hands received bytes to the program, as far as its ring has room; whether there may be room for more.
@@ -134,7 +147,10 @@ impl<M: Memory> Entry<M> {
         };
         for _ in 0..DELIVERIES_MAX {
             let bytes = self.connection.readable_bytes().min(rings.chunk_bytes as usize);
-            let is_end = bytes == 0 && self.connection.is_finished() && !self.program.saw_end;
+            let is_early =
+                active(Mutation::EndBeforeLastBytes) && self.connection.state() == State::CloseWait;
+            let is_end = (bytes == 0 && self.connection.is_finished() || is_early) && !self.program.saw_end;
+            let bytes = if is_end { 0 } else { bytes };
             if bytes == 0 && !is_end {
                 return false;
             }
@@ -168,8 +184,8 @@ impl<M: Memory> Entry<M> {
                 }
                 out.put(packet, 0);
             }
-            made += 1;
             self.segments_out += 1;
+            made += self.counted(self.segments_out);
         }
         self.end_orphan(now);
         // A connection that ended shows the program that it has.
@@ -210,7 +226,8 @@ impl<M: Memory> Entry<M> {
     }
 
     pub fn due(&mut self, now: Instant) -> Option<Instant> {
-        let takes = self.has_bytes() && self.connection.writable_bytes() > 0;
+        let is_held = active(Mutation::BytesWaitForSilence) && self.connection.unacknowledged_bytes() > 0;
+        let takes = self.has_bytes() && self.connection.writable_bytes() > 0 && !is_held;
         let closes = self.program.closes && !self.has_bytes() && self.is_open();
         if !self.replies.is_empty() || takes || closes {
             return Some(now);
@@ -254,7 +271,8 @@ impl<M: Memory> Entry<M> {
     }
 
     pub fn is_over(&mut self, now: Instant) -> bool {
-        self.connection.is_over(now) && self.replies.is_empty()
+        let is_early = active(Mutation::TimeWaitLeftOut) && self.connection.state() == State::TimeWait;
+        (self.connection.is_over(now) || is_early) && self.replies.is_empty()
     }
 
     /// Whether only late segments of the peer can come: in TIME-WAIT, or in FIN-WAIT-2 without a program.

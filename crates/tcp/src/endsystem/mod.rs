@@ -34,6 +34,13 @@ pub trait Segments {
     fn put(&mut self, packet: &[u8], address: u64);
 }
 
+/// Segments that `bytes` of data, written at once, take at most, if a full one has `segment_bytes`. One may be cut in two:
+/// smoltcp sends what lies in one piece in its ring of bytes, so a segment ends where the ring begins again. The units of a
+/// guaranteed period count with that, otherwise each time around the ring leaves the connection one segment behind.
+pub const fn segments_max(bytes: u64, segment_bytes: u32) -> u64 {
+    bytes.div_ceil(if segment_bytes == 0 { 1 } else { segment_bytes as u64 }) + 1
+}
+
 /// What is known of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -167,14 +174,15 @@ impl<M: Memory> Endsystem<M> {
         self.entry(index)?.icmp(now, &quote).then_some(index)
     }
 
+    /// Whether the input handler of a connection has work: a packet waits, or bytes or the end of the stream wait for room in
+    /// the program's ring. A call without work would be charged to the budget all the same.
+    pub fn has_input(&mut self, index: u32) -> bool {
+        self.entry(index).is_some_and(|entry| entry.has_input())
+    }
+
     /// The input handler of a connection: processes at most so many packets, and hands what they brought to the program.
     pub fn input(&mut self, index: u32, units: u32, now: Instant) -> Worked {
         self.entry(index).map_or(Worked::default(), |entry| entry.input(units, now))
-    }
-
-    /// Whether bytes, or the end of the stream, wait for the program.
-    pub fn has_deliveries(&self, index: u32) -> bool {
-        self.connections.get(index as usize).and_then(Option::as_deref).is_some_and(Entry::has_deliveries)
     }
 
     /// The output handler of a connection: makes at most so many segments.

@@ -23,6 +23,7 @@ const EXAMPLE: &str = "Examples:
   $ punctual sim --seed 1 --size small --uptime-h 24
   $ punctual sim --seed 1 --size small --drift-h 2     # clocks 200 ppm apart, full rate
   $ punctual sim --seeds 0..100 --class soft    # soft channels beside hard ones
+  $ punctual sim --seeds 0..100 --tcp           # TCP connections beside channels
   $ punctual sim --seeds 0..100 --faults crash,partition --size medium
   $ punctual sim --seed 1 --topology net.toml --loss-ppm 1000
   $ cat net.toml
@@ -65,7 +66,7 @@ pub struct Sim {
     /// except what to show.
     #[arg(long, group = "which", value_name = "FILE",
           conflicts_with_all = ["seed", "seeds", "campaign", "minimise", "topology", "traffic_ms", "uptime_h",
-                                "drift_h", "class", "size", "faults", "loss_ppm", "duplicate_ppm", "delay_ppm",
+                                "drift_h", "class", "size", "tcp", "faults", "loss_ppm", "duplicate_ppm", "delay_ppm",
                                 "delay_max_ms", "corrupt_ppm"])]
     case: Option<PathBuf>,
     /// File that --minimise writes [default: target/sim/seed-N.toml].
@@ -98,6 +99,10 @@ pub struct Sim {
     /// [default: the seed decides].
     #[arg(long, value_parser = named::<SizeChoice>)]
     size: Option<SizeChoice>,
+    /// Give hosts TCP connections to their neighbours, of all classes, beside channels, and check every byte and every budget.
+    /// Segments are lost, doubled, delayed and corrupted in half of the seeds.
+    #[arg(long, conflicts_with_all = ["uptime_h", "drift_h"])]
+    tcp: bool,
     #[command(flatten)]
     faults: FaultArgs,
 }
@@ -165,6 +170,7 @@ impl Sim {
             drift_s: self.drift_h.map(|hours| hours * 3_600),
             schedule: self.faults.faults.map(|kinds| kinds.to_string()),
             frames: self.faults.frames(),
+            tcp: self.tcp,
             ..Case::default()
         }
     }
@@ -287,7 +293,7 @@ mod tests {
             ("--minimise 1", "--seed 1|--seeds 0..2|--trace|--trace-file t.json|--case c.toml"),
             (
                 "--case c.toml",
-                "--topology t.toml|--traffic-ms 1|--uptime-h 1|--drift-h 1|--class soft|--size small|--faults none|\
+                "--topology t.toml|--traffic-ms 1|--uptime-h 1|--drift-h 1|--class soft|--size small|--tcp|--faults none|\
                  --loss-ppm 1|--duplicate-ppm 1|--delay-ppm 1|--delay-ppm 1 --delay-max-ms 1|--corrupt-ppm 1|\
                  --seed 1|--seeds 0..2|--write w.toml",
             ),
@@ -299,6 +305,7 @@ mod tests {
                 assert!(parse(&format!("{run} {other}")).is_err(), "{run} {other}");
             }
         }
+        assert!(parse("--seed 1 --tcp").is_ok() && parse("--seed 1 --tcp --uptime-h 1").is_err());
         assert!(parse("--case c.toml --trace --trace-file t.json").is_ok());
     }
 }

@@ -61,6 +61,20 @@ pub fn sums(report: &Report) -> Vec<String> {
             report.soft_borne_milli / 1_000,
         ));
     }
+    if !report.tcp.is_none() {
+        let tcp = report.tcp;
+        lines.push(format!(
+            "{} opened: {} complete, {} refused or broken by a program or a crash; {} read, {} sent, \
+             {} promised to leave in time, {} of guaranteed connections compared",
+            counted(tcp.opened, "TCP connection"),
+            tcp.complete,
+            tcp.excused,
+            counted(tcp.bytes, "byte"),
+            counted(tcp.segments, "segment"),
+            tcp.promised,
+            counted(tcp.periods, "period"),
+        ));
+    }
     lines.push(format!("slowest message: {} % of its deadline", report.tightness_percent));
     lines
 }

@@ -306,8 +306,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// Its input handler gives the program what waits for room, if anything does.
     fn call_input(&mut self, index: u32, at: Instant) {
         let Some(tcp) = &mut self.programs.tcp else { return };
-        let has_deliveries = tcp.endsystem.has_deliveries(index);
-        if let Some(handler) = has_deliveries.then(|| tcp.wake(index)).flatten() {
+        let has_input = tcp.endsystem.has_input(index);
+        if let Some(handler) = has_input.then(|| tcp.wake(index)).flatten() {
             self.node.make_ready(handler, at);
         }
         self.settle_tcp(index, at);

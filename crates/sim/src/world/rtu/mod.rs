@@ -44,7 +44,7 @@ struct Running {
 
 /// A handler from its program's point of view.
 #[derive(Debug)]
-struct Body {
+pub(super) struct Body {
     terms: RtuTerms,
     bound: Option<Nanos>,
     /// Waiting PDUs, by the times at which the node was notified of them.
@@ -87,6 +87,11 @@ impl Bodies {
         (self.running, self.asleep) = (None, None);
     }
 
+    /// Handlers that are registered, or wait for an answer.
+    pub fn count(&self) -> usize {
+        self.bodies.len() + self.unanswered.len()
+    }
+
     fn draw(&mut self, run: RunPolicy) -> RtuTerms {
         let dice = &mut self.dice;
         let period = Nanos(dice.between(1, 40) * 500_000);
@@ -106,9 +111,29 @@ impl Bodies {
 }
 
 impl Body {
+    /// One that sends nothing.
+    pub(super) fn silent(terms: RtuTerms, bound: Option<Nanos>) -> Self {
+        Self::new(terms, bound, None)
+    }
+
     fn new(terms: RtuTerms, bound: Option<Nanos>, sends: Option<Sends>) -> Self {
         let (waiting, releases) = (VecDeque::new(), VecDeque::new());
         Self { terms, bound, waiting, releases, period: Period::default(), sends }
+    }
+
+    /// The budget may have been used up by `now`: for work from then on.
+    pub(super) fn use_up(&mut self, now: Instant) {
+        if let RtuClass::LowDelay { units, .. } = self.terms.class {
+            self.releases = (0..units).map(|_| now).collect();
+        }
+        if let RtuClass::Guaranteed { period, .. } = self.terms.class {
+            self.period.begin = Instant(now.0 - now.0 % period.0);
+        }
+    }
+
+    /// The node was notified of one more PDU.
+    pub(super) fn came(&mut self, now: Instant) {
+        self.waiting.push_back(now);
     }
 
     /// Release of the last data unit that was done.
@@ -140,7 +165,7 @@ impl Body {
     }
 
     /// Advances to the period of `now`; returns the unmet guarantee of the previous ones.
-    fn roll(&mut self, now: Instant) -> Option<String> {
+    pub(super) fn roll(&mut self, now: Instant) -> Option<String> {
         let (RtuClass::Guaranteed { period, units }, Some(bound)) = (self.terms.class, self.bound) else {
             return None;
         };
@@ -164,7 +189,7 @@ impl Body {
     }
 
     /// A PDU is done; returns a violation.
-    fn finish_unit(&mut self, now: Instant) -> Option<String> {
+    pub(super) fn finish_unit(&mut self, now: Instant) -> Option<String> {
         let release = self.release();
         let came = self.waiting.pop_front()?;
         let bound = self.bound?;
@@ -327,22 +352,23 @@ impl World {
         self.outcome.upcalls += 1;
         self.note_sent(host, id, released);
         self.judge_handler(host, id, wrong);
-        while let Some(event) = self.hosts[host].node.poll_rtu() {
-            if matches!(event, RtuEvent::Granted(..)) {
-                continue;
-            }
-            self.judge_handler(host, id, Some(format!("is honest, and the node says {event:?}")));
-            // It has no promise any more.
-            if let Some(body) = self.hosts[host].bodies.bodies.get_mut(&id) {
-                body.bound = None;
-            }
+        self.hear_of_handlers(host, now);
+    }
+
+    /// News of a handler that belongs to a program here.
+    pub(super) fn hear_of_body(&mut self, host: usize, event: &RtuEvent) {
+        let (RtuEvent::Refused(id, _) | RtuEvent::Demoted(id, _)) = *event else { return };
+        self.judge_handler(host, id, Some(format!("is honest, and the node says {event:?}")));
+        // It has no promise any more.
+        if let Some(body) = self.hosts[host].bodies.bodies.get_mut(&id) {
+            body.bound = None;
         }
     }
 
     /// The processor goes to sleep, or wakes up.
     pub(super) fn note_sleep(&mut self, host: usize, sleeps: bool, now: Instant) {
         let member = &mut self.hosts[host];
-        if member.bodies.bodies.is_empty() {
+        if member.bodies.bodies.is_empty() && member.tcp.is_none() {
             return;
         }
         match (sleeps, member.bodies.asleep.take()) {

@@ -16,6 +16,7 @@ use alloc::boxed::Box;
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Class as Rank, Instant, Nanos};
 
 use self::conduct::{Conduct, Verdict};
@@ -242,7 +243,7 @@ impl<M: Memory> Rtu<M> {
         usize::from(self.own.is_some()) + usize::from(self.rest.is_some())
     }
 
-    /// It has what it holds: it may run from now on.
+    /// It has what it holds: it may run from now on, and work that it was made ready for before counts from now on.
     fn grant(
         &mut self,
         id: RtuId,
@@ -267,6 +268,7 @@ impl<M: Memory> Rtu<M> {
         };
         let handler = context.processor.add_handler(Owner::Rtu(id), parameters);
         self.own = Some(Own { handler, bound: place.bound });
+        self.since = self.since.map(|_| now);
         if class == Class::LowLatency {
             self.run_beyond(id, Class::BestEffort, config, &mut context.processor);
         }
@@ -364,7 +366,7 @@ impl<M: Memory> Plane<M> {
         for handler in rtu.own.map(|own| own.handler).into_iter().chain(rtu.rest) {
             self.context.processor.remove_handler(handler);
         }
-        if rtu.terms.class != RtuClass::BestEffort {
+        if rtu.terms.class != RtuClass::BestEffort && !active(Mutation::RemovedHandlerKeepsPlaces) {
             self.stages.release_rtu(id, rtu.sending.as_ref().map(Sending::link));
         }
         self.part_with(*rtu, now);
@@ -375,7 +377,8 @@ impl<M: Memory> Plane<M> {
         let Some(rtu) = self.rtus.handlers.get_mut(&id) else { return };
         let before = core::mem::replace(&mut rtu.due, at);
         self.rtus.forget_timer(id, before);
-        if let Some(at) = at {
+        let is_lost = before.is_some() && active(Mutation::MovedTimerLost);
+        if let Some(at) = at.filter(|_| !is_lost) {
             self.rtus.due.insert((at, id));
         }
     }

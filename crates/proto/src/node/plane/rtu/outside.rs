@@ -61,7 +61,8 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// The handler has work from now on. Without effect while it has some, and where it is not granted.
+    /// The handler has work from now on. Without effect while it has some. Where it is not granted yet, its work counts from
+    /// the grant on.
     pub fn make_ready(&mut self, id: RtuId, now: Instant) {
         self.plane.ready_rtu(id, now);
     }

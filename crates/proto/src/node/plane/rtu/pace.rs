@@ -2,6 +2,7 @@
 
 use alloc::collections::VecDeque;
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
 use crate::api::RtuClass;
@@ -72,6 +73,7 @@ impl Sporadic {
     fn release(&self, since: Instant, ahead: usize) -> Instant {
         let oldest = (self.releases.len() + ahead).checked_sub(self.units);
         let oldest = oldest.and_then(|index| self.releases.get(index));
+        let oldest = oldest.filter(|_| !active(Mutation::LowDelayWithoutBudget));
         oldest.map_or(since, |oldest| since.max(*oldest + self.interval))
     }
 

@@ -4,6 +4,7 @@
 //! Invariants: within the budget a body is called only while there are slots for all that its PDUs may send, so nothing is
 //! made that would be dropped; no window of the handler's period has more packets in queue 1 than its budget.
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
 use super::pace::Sporadic;
@@ -343,6 +344,10 @@ impl<M: Memory> Sending<M> {
                 self.counted.packets += 1;
                 // No sooner than the processor may have made it, nor than it is here.
                 let effective = pace.take((released + bounds[0]).max(now));
+                if active(Mutation::BudgetPacketAsBestEffort) {
+                    state.queue_best_effort(key_of(self.route.path), wire_bytes, packet, now);
+                    return;
+                }
                 let key = Guaranteed { effective, deadline: effective + bounds[1], wire_bytes };
                 state.scheduler.enqueue(now, *flow, key, packet).is_ok()
             }
