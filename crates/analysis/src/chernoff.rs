@@ -35,7 +35,7 @@ pub(crate) fn tail(kinds: &[Variables], least: f64, negligible: f64, theta: &mut
     }
     let largest = kinds.iter().map(|kind| kind.most).fold(0.0, f64::max);
     let (mut low, mut high) = (0.0, EXPONENT_MAX / largest);
-    let mut at = if *theta > low && *theta < high { *theta } else { 1.0 / largest };
+    let mut at = if *theta < high { *theta } else { 1.0 / largest };
     let (mut best, enough) = (0.0_f64, ln(negligible));
     for _ in 0..STEPS_MAX {
         let (logarithm, slope, curvature) = terms(kinds, at);

@@ -89,12 +89,9 @@ impl Load {
         let limit = u128::from(sharing.utilisation_limit.0.max(1)) << FRACTION_BITS;
         let kept = used.saturating_mul(load).saturating_mul(WHOLE).div_ceil(limit);
         let share = WHOLE.saturating_sub(kept) as u32;
-        let share = Ppm(share - share % STEP).min(sharing.most);
-        match share >= sharing.least {
-            true => Some(share),
-            // Rounding must not exclude the least share itself.
-            false => (WHOLE.saturating_sub(kept) >= u128::from(sharing.least.0)).then_some(sharing.least),
-        }
+        // Rounding must not exclude the least share itself.
+        let rounded = Ppm(share - share % STEP).min(sharing.most).max(sharing.least);
+        (share >= sharing.least.0).then_some(rounded)
     }
 }
 

@@ -476,4 +476,32 @@ mod tests {
         };
         assert!(with(period) && !with(period - Nanos(1)), "{period}");
     }
+
+    /// The period of a remedy exceeds the shortest that helps by at most a 128th of the old one and a nanosecond.
+    #[test]
+    fn a_remedy_is_close_to_the_shortest_period_that_helps() {
+        let mut found = 0;
+        for (first, second, period) in
+            (40..90).flat_map(|n| [(n, 70, 100), (n, 95, 100), (n * 10, 700, 1_000)])
+        {
+            let flow = |name, cost| Flow {
+                cost: Nanos(cost),
+                period: Nanos(period),
+                deadline: Nanos(period),
+                unit_cost_max: Nanos(1),
+                ..flow(name, 1, 5, &[])
+            };
+            let full = [flow("a", first), flow("b", second)];
+            let Remedy::Period(index, longer) = remedy(&full, &planned(&full), processor()) else { continue };
+            let with = |period: Nanos| {
+                let mut slower = full.to_vec();
+                (slower[index].period, slower[index].deadline) = (period, period);
+                planned(&slower).schedulable
+            };
+            let shorter = longer - Nanos(period / 128 + 1);
+            assert!(with(longer) && !with(shorter), "{longer} for {full:?}");
+            found += 1;
+        }
+        assert!(found > 100, "{found}");
+    }
 }

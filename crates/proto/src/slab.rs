@@ -321,6 +321,21 @@ pub(crate) fn reserve<T>(items: &mut Vec<T>, capacity: usize) {
 mod tests {
     use super::*;
 
+    /// Items that are added one by one are moved a number of times that grows with the logarithm of their number, and no more
+    /// than half of the room is to spare.
+    #[test]
+    fn room_grows_by_half() {
+        let (mut items, mut moves) = (Vec::<u8>::new(), 0);
+        for number in 1..=10_000 {
+            let before = items.capacity();
+            reserve(&mut items, number);
+            items.push(0);
+            moves += u32::from(items.capacity() != before);
+            assert!(items.capacity() <= number + number / 2, "{} for {number}", items.capacity());
+        }
+        assert!(moves <= 21, "log(10,000)/log(1.5) is 22.7: {moves}");
+    }
+
     struct Item(u32, Next);
 
     impl Linked for Item {

@@ -200,6 +200,23 @@ mod tests {
         assert_eq!(minute(last(WATCH_LONG_SLOTS, WATCH_LONG_SLOT)), 0);
     }
 
+    /// What is forgotten neither counts as recent nor breaks a stage later. Totals and the report of the last minute keep it.
+    #[test]
+    fn what_is_forgotten_has_no_consequence_and_stays_in_the_counts() {
+        let mut watch = Watch::default();
+        let late = |watch: &mut Watch, n: usize| watch.late(Nanos(7), at(50_000 + n as u64 * 100));
+        for n in 0..WATCH_SLOTS_LATE - 1 {
+            assert!(!late(&mut watch, n));
+        }
+        watch.forget_recent();
+        let now = at(50_000 + WATCH_SLOTS_LATE as u64 * 100);
+        assert_eq!((watch.recent(now), watch.is_stirred(now)), (Lateness::default(), false));
+        let counted = Lateness { times: WATCH_SLOTS_LATE as u64 - 1, by_max: Nanos(7) };
+        assert_eq!((watch.last_minute(now), watch.total()), (counted, counted));
+        assert!(!late(&mut watch, WATCH_SLOTS_LATE), "one late slot is no breach");
+        assert_eq!(watch.broken_since(), None);
+    }
+
     /// A watch is stirred for a second after a late event, and while the stage is broken.
     #[test]
     fn a_watch_is_stirred_for_a_second_or_while_it_is_broken() {

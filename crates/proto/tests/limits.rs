@@ -1,14 +1,17 @@
 //! Limits of a node, each exceeded: the documented number is accepted, the next one is refused or dropped and
 //! counted, and the previous ones continue.
 
-use punctual_proto::api::{OpenRequest, Port, RequestError, UserId};
-use punctual_proto::config::{LinkConfig, NodeConfig, Pacing, RouteConfig};
+use punctual_proto::api::{
+    OpenRequest, Port, RequestError, RtuClass, RtuCost, RtuSending, RtuTarget, RtuTerms, UserId,
+};
+use punctual_proto::config::{Admission, LinkConfig, NodeConfig, Pacing, RouteConfig};
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, LinkId, Name, NodeId, PathId};
 use punctual_proto::limits::*;
 use punctual_proto::linksched::{BestEffortKey, Guaranteed, LinkParameters, LinkScheduler};
 use punctual_proto::node::Node;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_rig::handlers::cpu;
 use punctual_rig::{TestInbox, TestMemory, TestOutbox, World, line_config, name, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
@@ -118,6 +121,114 @@ fn a_port_puts_a_bounded_number_of_messages_together() {
     world.run_for(Nanos::from_millis(10));
     assert!(inbox.recv(|bytes, _| assert_eq!(bytes.len(), 200)) && !inbox.recv(|_, _| ()));
     accounts_hold(&world);
+}
+
+/// The sender that has been idle longest makes room for a new one: whoever goes on sending keeps what it has begun.
+#[test]
+fn a_message_that_keeps_coming_is_completed_among_many_other_senders() {
+    let mut world = World::line(2, RATE);
+    let fragments = 3 * BEST_EFFORT_SENDERS_MAX as u16;
+    let bytes = 100 * u32::from(fragments);
+    let inbox = TestInbox::new(400, bytes as usize);
+    world.nodes[1].bind_best_effort(name("bulk"), bytes, inbox.clone()).expect("free");
+    let port = Cookie(name("bulk").port_hash());
+    for fragment in 0..fragments {
+        arrive(&mut world, 1, Port::Data, &packet(1, NodeId(2), port, (fragment, fragments), 0));
+        world.run_for(Nanos::from_millis(1));
+        arrive(&mut world, 1, Port::Data, &packet(2 + u32::from(fragment), NodeId(2), port, (0, 2), 0));
+        world.run_for(Nanos::from_millis(1));
+    }
+    assert!(inbox.recv(|message, _| assert_eq!(message.len(), bytes as usize)), "it is complete");
+    accounts_hold(&world);
+}
+
+/// All places of a port's senders are in use. Of those, a new sender replaces the one that has been idle longest, and no other.
+#[test]
+fn a_new_sender_replaces_the_one_that_has_been_idle_longest() {
+    let senders = BEST_EFFORT_SENDERS_MAX as u32;
+    for idle in [1, 2, senders / 2, senders] {
+        let mut world = World::line(2, RATE);
+        let inbox = TestInbox::new(400, 300);
+        world.nodes[1].bind_best_effort(name("bulk"), 300, inbox.clone()).expect("free");
+        let port = Cookie(name("bulk").port_hash());
+        let mut send = |sender: u32, fragment: u16| {
+            arrive(&mut world, 1, Port::Data, &packet(sender, NodeId(2), port, (fragment, 3), 0));
+            world.run_for(Nanos::from_millis(1));
+        };
+        (1..=senders).for_each(|sender| send(sender, 0));
+        (1..=senders).filter(|sender| *sender != idle).for_each(|sender| send(sender, 1));
+        (0..3).for_each(|fragment| send(senders + 1, fragment));
+        (1..=senders).filter(|sender| *sender != idle).for_each(|sender| send(sender, 2));
+        (1..3).for_each(|fragment| send(idle, fragment));
+        let whole = std::iter::from_fn(|| inbox.recv(|_, _| ()).then_some(())).count();
+        assert_eq!(whole, senders as usize, "all but the idle one, {idle}, and the new one");
+    }
+}
+
+/// A packet that has been taken for a port is counted as one without a receiver if the port closes before the packet is handled.
+#[test]
+fn a_packet_for_a_port_that_closes_meanwhile_has_no_receiver() {
+    let mut world = World::line(2, RATE);
+    world.settle();
+    let inbox = TestInbox::new(4, 100);
+    let channel = world.nodes[1].bind_best_effort(name("bulk"), 100, inbox.clone()).expect("free");
+    let port = Cookie(name("bulk").port_hash());
+    for number in 0..3 {
+        arrive(&mut world, 1, Port::Data, &packet(1, NodeId(2), port, (0, 1), number));
+    }
+    world.nodes[1].close(channel, world.now).expect("it is open");
+    world.settle();
+    assert_eq!(world.nodes[1].status(world.now).drops.no_receiver, 3);
+    assert!(!inbox.recv(|_, _| ()));
+    accounts_hold(&world);
+}
+
+/// All flows of a link's queue for best effort are in use. A handler that needs another one waits, and is called when there is
+/// one, although no packet of its own leaves.
+#[test]
+fn a_handler_that_finds_all_flows_in_use_is_called_when_one_is_free() {
+    let mut configs: Vec<_> = (0..3).map(|host| line_config(host, 3, RATE)).collect();
+    configs[1].links[1].pace = Pacing::Completion;
+    configs[1].cpu = cpu(Admission::EDF);
+    let mut world = World::of(configs);
+    world.settle();
+    for flow in 1..=BEST_EFFORT_FLOWS_MAX / 2 {
+        arrive(&mut world, 1, Port::Data, &packet(flow, NodeId(3), Cookie(0), (0, 1), 0));
+        world.run_for(Nanos::from_micros(10));
+    }
+    let terms = RtuTerms {
+        class: RtuClass::BestEffort,
+        deadline: None,
+        quantum: 1,
+        cost: RtuCost { run: Nanos(1_000), unit: Nanos(1_000) },
+    };
+    let to = RtuTarget::Port("bulk@h3".parse().expect("an address"));
+    let sending = RtuSending { to, packets: 1, payload_bytes: 100 };
+    let packets_of = |world: &World, id| {
+        let status = world.nodes[1].handlers().find(|status| status.id == id).expect("a handler");
+        status.sent.expect("it sends").packets_beyond
+    };
+    let waits = (0..BEST_EFFORT_FLOWS_MAX).find_map(|_| {
+        let outbox = TestOutbox::new(1, 100);
+        assert!(outbox.send(&[7; 100], world.now));
+        let id = world.nodes[1].register_sender(terms, &sending, outbox, world.now).expect("best effort");
+        while world.nodes[1].poll_rtu().is_some() {}
+        world.nodes[1].make_ready(id, world.now);
+        world.settle();
+        world.run_for(Nanos::from_micros(50));
+        world.settle();
+        (packets_of(&world, id) == 0).then_some(id)
+    });
+    let waits = waits.expect("flows are bounded");
+    let accounts = world.nodes[1].accounts();
+    let queued = accounts.iter().filter(|account| account.what == "best-effort packets");
+    let queued: u64 = queued.map(|account| account.counted).sum();
+    assert_eq!(queued, BEST_EFFORT_FLOWS_MAX.into(), "each flow has a packet");
+    for _ in 0..4 {
+        world.nodes[1].handle_sent(LinkId(1), 1_500, world.now);
+        world.run_for(Nanos::from_millis(1));
+    }
+    assert_eq!(packets_of(&world, waits), 1);
 }
 
 #[test]

@@ -71,6 +71,31 @@ impl Used {
     }
 }
 
+/// A packet that states another length than those before it of the same message is dropped and counted, and the message is not
+/// delivered. Others are.
+#[test]
+fn a_packet_that_contradicts_its_message_is_dropped_and_counted() {
+    let mut world = World::line(3, RATE);
+    let mut used = Used::new(&mut world, contract(4_000, 20, 50), 5);
+    world.tap = Some(Box::new(|node, port, bytes| {
+        if node == FORWARDER && port == Port::Data {
+            let (mut header, _) = Header::parse(bytes).expect("a packet of ours");
+            if (header.message, header.fragment) == (3, 1) {
+                header.message_bytes -= 1;
+                header.write(bytes);
+            }
+        }
+        true
+    }));
+    for _ in 0..500 {
+        used.act(&mut world);
+        world.run_for(MILLI);
+    }
+    let counters = world.nodes[2].channel(used.open.sink).expect("it is open").counters;
+    assert_eq!((counters.dropped, used.bad), (1, 0));
+    assert_eq!(used.good, [0, 1, 2, 4, 5, 6, 7, 8, 9]);
+}
+
 /// Observed packets of a channel: the first packet of its latest message into the forwarder, and guaranteed
 /// packets onward.
 #[derive(Default)]

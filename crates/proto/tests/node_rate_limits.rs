@@ -10,8 +10,8 @@ use common::rate::{TRIED as CONFIGURED, measured};
 use punctual_proto::api::{Event, MeasuredRate, OpenRequest, Port, RateRefusal, UserId};
 use punctual_proto::ids::{Address, LinkId};
 use punctual_proto::limits::{
-    RATE_AGAIN, RATE_ANSWER_TIME, RATE_ATTEMPTS_MAX, RATE_DRAIN_TIME, RATE_ERROR_MAX, RATE_FULL_TIMES,
-    RATE_QUEUED_MAX, RATE_STEP, RATE_TIME, RATE_WAITING_MAX,
+    HEADER_BYTES, RATE_AGAIN, RATE_ANSWER_TIME, RATE_ATTEMPTS_MAX, RATE_DRAIN_TIME, RATE_ERROR_MAX,
+    RATE_FULL_TIMES, RATE_QUEUED_MAX, RATE_STEP, RATE_TIME, RATE_WAITING_MAX,
 };
 use punctual_proto::wire::{Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
@@ -48,6 +48,7 @@ fn watch(world: &mut World) -> Rc<RefCell<Filled>> {
         if node == 0 && port == Port::Data {
             let (header, _) = Header::parse(bytes).expect("a packet of ours");
             assert_eq!(header.kind, Kind::BestEffort);
+            assert!(bytes[HEADER_BYTES..].iter().all(|byte| *byte == 0), "it holds no data");
             filled.packets += 1;
             if filled.cookies.insert(header.cookie.0) {
                 filled.number_next = 0;

@@ -49,6 +49,23 @@ fn classes_go_before_periods_and_periods_before_arrival() {
     }
 }
 
+/// Best effort takes turns of a quantum, however much of it waits.
+#[test]
+fn best_effort_handlers_take_turns() {
+    for admission in [Admission::RMDP, Admission::EDF, Admission::FIXED_PRIORITY, Admission::D_ORDER] {
+        let mut bench = Bench::new(cpu(admission));
+        let quantum = |quantum| RtuTerms { quantum, ..terms(RtuClass::BestEffort, US(20)) };
+        let ids = [4, 4, 2].map(|units| bench.register(quantum(units)).expect("best effort"));
+        ids.iter().for_each(|id| bench.arrive(*id, AT(0), 400));
+        for until in (1..=10).map(|n| AT(n * 1_000)) {
+            bench.run_until(until);
+            let [first, second, third] = ids.map(|id| bench.bodies[&id].done.len());
+            let fair = first.abs_diff(second) <= 4 && first.abs_diff(2 * third) <= 4;
+            assert!(fair && first > 0, "{}: {first}, {second}, {third} at {until:?}", admission.name);
+        }
+    }
+}
+
 /// Under `rmdp`, while a call runs others become ready: the next is always of the most urgent class that has work.
 #[test]
 fn rmdp_serves_low_delay_before_guaranteed_before_best_effort() {

@@ -6,7 +6,7 @@ use punctual_proto::api::{
 };
 use punctual_proto::config::{Admission, Pacing};
 use punctual_proto::ids::{Address, LinkId};
-use punctual_proto::limits::{LEFTOVERS_MAX, RAW_TAG_BYTES, RTU_PACKETS_MAX};
+use punctual_proto::limits::{HEADER_BYTES, LEFTOVERS_MAX, RAW_TAG_BYTES, RTU_PACKETS_MAX};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Instant, Nanos};
 use punctual_rig::handlers::{Bench, broken, cpu, left_late};
@@ -169,6 +169,22 @@ fn a_packet_that_leaves_as_it_is_has_no_header() {
     assert_eq!(bench.last_wire_bytes, 32 + overhead, "the message of the bench has 32 bytes");
     let unknown = bench.register_sender_to(RtuTarget::Link(LinkId(1)), low(MS(10), 1), 1, 100);
     assert_eq!(unknown, Err(RtuRefusal::NoRoute), "there is one link");
+}
+
+/// What exceeds a budget goes as best effort: no packet of a handler may be longer than a packet of best effort.
+#[test]
+fn a_packet_that_best_effort_may_not_send_is_refused() {
+    let mut config = line_config(0, 2, RATE);
+    config.cpu = cpu(Admission::EDF);
+    let most = 600;
+    config.links[0].packet_best_effort_bytes_max = Some(most + HEADER_BYTES as u32);
+    let mut bench = Bench::of(config);
+    let refusal = RtuRefusal::Range { what: RtuNumber::PayloadBytes, least: 1, most: most.into() };
+    assert_eq!(bench.register_sender(low(MS(10), 1), 1, most + 1), Err(refusal));
+    let id = bench.register_sender(low(MS(10), 1), 1, most).expect("granted");
+    bench.arrive(id, AT(0), 3);
+    bench.run_until(AT(5_000));
+    assert_eq!((sent(&bench, id).packets, sent(&bench, id).packets_beyond), (1, 2));
 }
 
 #[test]

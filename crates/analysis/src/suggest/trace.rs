@@ -118,7 +118,7 @@ impl Trace {
 
     /// The largest frame.
     pub fn bytes_max(&self) -> u32 {
-        self.frames.iter().map(|frame| frame.bytes).max().unwrap_or(1)
+        self.frames.iter().map(|frame| frame.bytes).max().unwrap_or_default()
     }
 
     /// The shortest time between frames that are not sent at the same time.
@@ -130,13 +130,13 @@ impl Trace {
     /// Time from the first frame to one mean gap after the last.
     pub fn duration(&self) -> Nanos {
         let last = self.frames.last().map_or(Nanos::ZERO, |frame| frame.sent.since(Instant::ZERO));
-        last + last / (self.frames.len() as u64 - 1).max(1)
+        last + last / (self.frames.len() as u64 - 1)
     }
 
     /// Mean payload rate in bit/s.
     pub fn bits_per_second(&self) -> u64 {
         let bytes: u128 = self.frames.iter().map(|frame| u128::from(frame.bytes)).sum();
-        u64::try_from(bytes * 8_000_000_000 / u128::from(self.duration().0.max(1))).unwrap_or(u64::MAX)
+        u64::try_from(bytes * 8_000_000_000 / u128::from(self.duration().0)).unwrap_or(u64::MAX)
     }
 }
 

@@ -26,7 +26,8 @@ pub struct ChannelCounters {
     /// Messages that broke the contract, beyond its jitter allowance, and that the source delayed because of
     /// that.
     pub delayed: u64,
-    /// Messages dropped by policing at the source.
+    /// Messages dropped by policing at the source; at the sink, packets that contradict earlier ones of their
+    /// message.
     pub dropped: u64,
     /// Packets or messages demoted to best effort.
     pub demoted: u64,

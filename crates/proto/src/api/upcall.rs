@@ -97,4 +97,15 @@ mod tests {
         assert_eq!(UpcallReport::read(&[0xff; UPCALL_REPORT_BYTES]), None, "unknown flags");
         assert_eq!((UpcallReport::read(&[0; 11]), UpcallRequest::read(&[0; 7])), (None, None));
     }
+
+    /// Programs and daemons of different builds share these rings: the layout is fixed, fields without a meaning are zero.
+    #[test]
+    fn bytes_in_the_rings_have_a_fixed_layout() {
+        let request = UpcallRequest { number: 0x0403_0201, units: 0x0807_0605 };
+        assert_eq!(request.to_bytes(), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(UpcallReport::Ready.to_bytes(), [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+        let done = |more| UpcallReport::Done { number: 0x0403_0201, units: 0x0807_0605, more };
+        assert_eq!(done(false).to_bytes(), [1, 2, 3, 4, 5, 6, 7, 8, 2, 0, 0, 0]);
+        assert_eq!(done(true).to_bytes(), [1, 2, 3, 4, 5, 6, 7, 8, 3, 0, 0, 0]);
+    }
 }

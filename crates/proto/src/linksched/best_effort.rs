@@ -6,7 +6,6 @@
 //! flood of small packets leaves room for every other flow. Invariant: a flow is in exactly one of the round,
 //! the heap of capped flows, the list of idle flows.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
@@ -109,7 +108,7 @@ pub(super) struct Queue<P> {
     caps: Caps,
     bounds: Bounds,
     /// Packets of flows that were removed; they count as queued.
-    leaving: VecDeque<Fifo>,
+    leaving: Vec<Fifo>,
 }
 
 /// Caps on the flows' use of the link.
@@ -169,7 +168,7 @@ impl<P> Queue<P> {
             capped,
             caps,
             bounds,
-            leaving: VecDeque::new(),
+            leaving: Vec::new(),
         }
     }
 
@@ -291,7 +290,7 @@ impl<P> Queue<P> {
             self.leave_round(index);
             self.place_idle(index);
         }
-        self.leaving.push_front(packets);
+        self.leaving.push(packets);
         self.free_some(drained);
     }
 
@@ -302,14 +301,14 @@ impl<P> Queue<P> {
 
     /// Gives `drained` some packets of a flow that was removed.
     pub(super) fn free_some(&mut self, mut drained: impl FnMut(P)) {
-        let Some(mut packets) = self.leaving.pop_front() else { return };
+        let Some(mut packets) = self.leaving.pop() else { return };
         for _ in 0..LEFTOVERS_MAX {
             let Some(queued) = self.packets.pop(&mut packets) else { return };
             self.packets_queued -= 1;
             drained(queued.packet);
         }
         if !packets.is_empty() {
-            self.leaving.push_front(packets);
+            self.leaving.push(packets);
         }
     }
 

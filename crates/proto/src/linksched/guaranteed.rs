@@ -6,7 +6,6 @@
 //! packets. A removed channel leaves its heap entry behind and its index is reused when that has surfaced and
 //! nothing of it is in flight: removal needs no search.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use punctual_analysis::mutation::{Mutation, active};
@@ -71,7 +70,7 @@ pub(super) struct Queues<P> {
     /// Queue 3: channels by e - h of their heads.
     early: Heap,
     /// Packets of removed channels, with the channel's index and its slots, which are freed with the packets.
-    leaving: VecDeque<(u32, Fifo, u32)>,
+    leaving: Vec<(u32, Fifo, u32)>,
 }
 
 impl<P> Queues<P> {
@@ -86,7 +85,7 @@ impl<P> Queues<P> {
             slots_total: 0,
             current: Heap::new(),
             early: Heap::new(),
-            leaving: VecDeque::new(),
+            leaving: Vec::new(),
         }
     }
 
@@ -131,7 +130,7 @@ impl<P> Queues<P> {
         let (slots, packets) = (known.slots, core::mem::replace(&mut known.packets, Fifo::EMPTY));
         self.slots_total -= slots as usize;
         // The newest is served first, so a removed channel with many packets does not delay the others.
-        self.leaving.push_front((flow.0, packets, slots));
+        self.leaving.push((flow.0, packets, slots));
         self.free_some(drained);
     }
 
@@ -143,7 +142,7 @@ impl<P> Queues<P> {
     /// Returns some packets of a removed channel through `drained`, and frees some memory that is not needed
     /// any more.
     pub(super) fn free_some(&mut self, mut drained: impl FnMut(P)) {
-        let Some((flow, mut queue, slots)) = self.leaving.pop_front() else {
+        let Some((flow, mut queue, slots)) = self.leaving.pop() else {
             return self.packets.free_some();
         };
         for _ in 0..LEFTOVERS_MAX {
@@ -155,7 +154,7 @@ impl<P> Queues<P> {
             self.packets.remove_room(slots);
             self.reuse_if_gone(flow);
         } else {
-            self.leaving.push_front((flow, queue, slots));
+            self.leaving.push((flow, queue, slots));
         }
     }
 

@@ -119,3 +119,21 @@ impl IndexedHeap {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The executor allocates where handlers are added, never where one becomes ready.
+    #[test]
+    fn a_heap_that_has_room_does_not_allocate() {
+        let mut heap = IndexedHeap::default();
+        for handlers in [1, 2, 7, 100] {
+            heap.reserve(handlers);
+            let room = |heap: &IndexedHeap| (heap.entries.capacity(), heap.positions.capacity());
+            let before = room(&heap);
+            (0..handlers as u32).for_each(|handler| heap.set(handler, u128::from(handler)));
+            assert_eq!(room(&heap), before, "{handlers} handlers");
+        }
+    }
+}

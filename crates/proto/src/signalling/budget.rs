@@ -51,8 +51,8 @@ pub fn limit(
 /// window and all of the kernel's traffic ahead. Without them, a packet arrives that much earlier than its
 /// predecessor.
 pub fn arrival_error_of(link: &LinkConfig) -> Nanos {
-    let window_bytes = u64::from(link.pipeline_depth.max(1))
-        * u64::from(link.packet_bytes_max.saturating_add(link.overhead_bytes));
+    let window_bytes =
+        u64::from(link.pipeline_depth) * u64::from(link.packet_bytes_max.saturating_add(link.overhead_bytes));
     let early = match link.follows() {
         // The share that the kernel will have is unknown when J is computed.
         true => {

@@ -42,6 +42,17 @@ pub struct Offering {
 }
 
 impl Offering {
+    /// The search that begins with a probe of `asked`.
+    const fn new(
+        refusal: ChannelRefusal,
+        via: Vec<NodeId>,
+        wanted: Contract,
+        asked: Contract,
+        until: Instant,
+    ) -> Self {
+        Self { refusal, via, wanted, asked, found: None, left: OFFERS_MAX - 1, until }
+    }
+
     /// The contract to probe after a reply to `asked`.
     fn next(&mut self, answer: Result<(Nanos, Vec<StageGrant>), Option<ChannelRefusal>>) -> Option<Contract> {
         let next = match answer {
@@ -93,7 +104,7 @@ impl Signalling {
             return self.report_refused(id, &attempt, ChannelRefusal { offer: None, ..refusal });
         };
         let until = now + self.answer_time().min(ASKING_TIME_MAX);
-        let offering = Offering { refusal, via, wanted, asked, found: None, left: OFFERS_MAX - 1, until };
+        let offering = Offering::new(refusal, via, wanted, asked, until);
         self.ask_offer(id, request, attempt, offering, now, resources);
     }
 
@@ -223,15 +234,7 @@ mod tests {
     fn a_hop_can_offer_another_deadline_and_rate_and_nothing_else() {
         let wanted = contract(1_000, 5);
         let rate_max = Rate::per_second(20).expect("a rate");
-        let mut offering = Offering {
-            refusal: no(wanted),
-            via: Vec::new(),
-            wanted,
-            asked: wanted,
-            found: None,
-            left: OFFERS_MAX,
-            until: Instant(0),
-        };
+        let mut offering = Offering::new(no(wanted), Vec::new(), wanted, wanted, Instant(0));
         let other = Contract { policing: Policing::Demote, burst_messages_max: 90, ..contract(7, 40) };
         let asked = offering.next(Err(Some(no(Contract { rate_max, ..other }))));
         assert_eq!(asked, Some(Contract { deadline: Nanos::from_millis(40), rate_max, ..wanted }));
@@ -244,9 +247,7 @@ mod tests {
     #[test]
     fn a_hop_that_changes_its_offer_is_asked_a_bounded_number_of_times() {
         let wanted = contract(1_000, 5);
-        let left = OFFERS_MAX - 1;
-        let (refusal, via, until) = (no(wanted), Vec::new(), Instant(0));
-        let mut offering = Offering { refusal, via, wanted, asked: wanted, found: None, left, until };
+        let mut offering = Offering::new(no(wanted), Vec::new(), wanted, wanted, Instant(0));
         let more = (6..200).take_while(|ms| offering.next(Err(Some(no(contract(1_000, *ms))))).is_some());
         assert_eq!(1 + more.count(), usize::from(OFFERS_MAX), "the first was asked for without a question");
         assert_eq!(offering.into_refusal().offer, None, "nobody said yes");

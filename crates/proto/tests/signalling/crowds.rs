@@ -229,6 +229,26 @@ fn what_waits_for_too_long_is_refused_with_its_reason() {
     assert_eq!(network.states(0).len(), 400 - opens, "the others are asked");
 }
 
+/// A probe that is given up before its CREATE has left is not asked for any more.
+#[test]
+fn what_is_given_up_before_it_was_sent_is_not_sent() {
+    let mut network = Network::line(6, 2, |_, _| {});
+    network.run(SECOND);
+    let asks = |network: &Network| {
+        let signalling = network.hosts[0].signalling.as_ref().expect("it runs");
+        signalling.waiting().iter().find(|(what, _)| *what == "asks for a link").map(|(_, asks)| *asks)
+    };
+    let open = |network: &mut Network| {
+        let probe = OpenRequest { probe: true, ..network.request(1, 200) };
+        network.at(0, |s, now, stages| s.open(probe, now, stages)).expect("can be tried")
+    };
+    let probes: Vec<_> = (0..100).map(|_| open(&mut network)).collect();
+    assert!(asks(&network).is_some_and(|asks| asks > 50), "{:?}", asks(&network));
+    probes.iter().for_each(|probe| network.close(0, *probe));
+    assert_eq!(asks(&network), Some(0));
+    assert!(network.states(0).is_empty());
+}
+
 /// A request that waits for too long at a host between is refused by that host: probes and requests that no
 /// host holds find their way back to their source.
 #[test]

@@ -93,6 +93,25 @@ fn path_loss_before_the_final_count_is_reported_as_that() {
     }
 }
 
+/// However long its retransmissions may take, and however late a silent neighbour is given up: a source learns within D + 5 s
+/// that nobody reports.
+#[test]
+fn a_source_waits_no_longer_than_five_seconds_beyond_d_for_the_report() {
+    let mut network = Network::line(1, 4, |_, config| {
+        (config.signalling.retransmit, config.signalling.retransmits_max) = (Nanos::from_secs(1), 8);
+        config.signalling.hello_interval = Nanos::from_secs(10);
+    });
+    let source = network.open(0, 3, 50);
+    assert!(network.run_until(20 * SECOND, |n| n.all_in("open")));
+    network.crash(3);
+    network.close(0, source);
+    network.at(0, |s, now, stages| s.drained(source, now, stages));
+    network.run(5 * SECOND);
+    assert_eq!(end(&network, 0), None, "a report may still come");
+    network.run(50 * MILLI + 20 * MILLI);
+    assert_eq!(end(&network, 0), Some((CloseReason::PathLost, None)));
+}
+
 #[test]
 fn each_end_gets_the_reason_of_the_other_end() {
     let reasons = [

@@ -79,7 +79,7 @@ fn check(fault: &Fault, arguments: &Arguments, held: &mut Held) -> Row {
         _ => 0..limit,
     };
     choose(Some(fault.mutation));
-    let caught = search::first(range.clone(), |seed| fault.catcher.look(seed));
+    let caught = search::first(range.clone(), |seed| fault.catcher.catch(seed));
     choose(None);
     let last = caught.as_ref().map_or(range.end, |(seed, _)| seed + 1);
     let honest_end = if arguments.short { last } else { last.max(fault.catcher.honest()) };
@@ -98,7 +98,7 @@ impl Held {
         if self.0.iter().any(|(known, held)| *known == catcher && covers(held)) {
             return None;
         }
-        let caught = search::first(seeds.clone(), |seed| catcher.look(seed));
+        let caught = search::first(seeds.clone(), |seed| catcher.catch(seed));
         if caught.is_none() {
             self.0.push((catcher, seeds));
         }

@@ -163,7 +163,7 @@ impl<M: Memory> Entry<M> {
             self.number += 1;
             rings.inbox.publish(slot, info);
         }
-        true
+        self.connection.readable_bytes() > 0 || self.ends_stream()
     }
 
     pub fn output(

@@ -219,6 +219,21 @@ impl Staircase {
 mod tests {
     use super::*;
 
+    /// Steps that a longer horizon adds are in blocks of at most half of the size, so that each has room for those of further
+    /// channels.
+    #[test]
+    fn blocks_of_a_longer_horizon_have_room() {
+        let mut stairs = Staircase::new(Interference::default());
+        let series = Series { first: 1, period: 1, cost: 1, channels: 1 };
+        for horizon in [BLOCK_STEPS_MAX as i64, 5 * BLOCK_STEPS_MAX as i64] {
+            stairs.extend(horizon, [series].into_iter());
+            let steps: Vec<usize> = stairs.blocks.iter().map(|block| block.steps.len()).collect();
+            assert!(steps.iter().all(|steps| (1..=BLOCK_STEPS_MAX / 2).contains(steps)), "{steps:?}");
+            // The step at 0, and the series'.
+            assert_eq!(steps.iter().sum::<usize>() as i64, horizon + 1);
+        }
+    }
+
     /// A block that is too large is cut in the middle, so that both halves have room for equally many steps.
     #[test]
     fn a_block_that_overflows_leaves_the_same_room_in_both_halves() {

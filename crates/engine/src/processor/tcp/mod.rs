@@ -276,8 +276,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         if let Phase::Asked(_, Some(answer)) = asked {
             answer.send(Ok(TcpId { index, count: place.count }));
         }
-        self.node.make_ready(place.input, at);
-        self.settle_tcp(index, at);
+        self.call_input(index, at);
         Ok(())
     }
 

@@ -154,8 +154,9 @@ impl<M: Memory> Binding<M> {
                 return index;
             }
             self.senders.swap_remove(index);
-        } else if self.senders.len() >= BEST_EFFORT_SENDERS_MAX {
-            let oldest = (0..self.senders.len()).min_by_key(|i| self.senders[*i].used).unwrap_or(0);
+        } else if self.senders.len() >= BEST_EFFORT_SENDERS_MAX
+            && let Some(oldest) = (0..self.senders.len()).min_by_key(|i| self.senders[*i].used)
+        {
             self.senders.swap_remove(oldest);
         }
         let reassembly = reassembly::<M>(size, self.message_bytes_max);

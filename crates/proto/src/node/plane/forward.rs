@@ -15,18 +15,17 @@ use crate::node::packet::Packet;
 use crate::wire::Kind;
 
 impl<M: Memory> Plane<M> {
-    /// The next unit of the forwarder's handler; `None` if it has no work.
-    pub(super) fn forward_unit(&self, clip: &Clip<M>, forwarder: &Forwarder, now: Instant) -> Option<Unit> {
+    /// The next unit of the forwarder's handler; without packets if it has no work.
+    pub(super) fn forward_unit(&self, clip: &Clip<M>, forwarder: &Forwarder, now: Instant) -> Unit {
         let quantum = self.context.processor.executor.unit_packets(clip.handler);
         let run = forwarder.input.head_run(&self.context.waiting, clip.cpu_horizon, quantum, now);
-        let unit = Unit {
+        Unit {
             kind: WorkKind::Forward,
             packets: run.packets,
             bytes: 0,
             message_edge: false,
             application: Nanos::ZERO,
-        };
-        (run.packets > 0).then_some(unit)
+        }
     }
 
     /// Hands up to `packets` packets to the link out.

@@ -123,7 +123,7 @@ impl<M: Memory> Plane<M> {
                 let clip = self.channels.clips.get(channel)?;
                 match &clip.role {
                     RoleState::Source(source) => self.source_unit(source, clip.handler),
-                    RoleState::Forwarder(forwarder) => self.forward_unit(clip, forwarder, now),
+                    RoleState::Forwarder(forwarder) => Some(self.forward_unit(clip, forwarder, now)),
                     RoleState::Sink(sink) => self.sink_unit(clip, sink, now),
                 }
             }

@@ -399,6 +399,7 @@ fn check_ranges(terms: &RtuTerms) -> Result<(), RtuRefusal> {
 mod tests {
     use super::super::tests::{config, stages_of};
     use super::*;
+    use crate::config::CpuCosts;
 
     /// A call is not preempted. What is done in several calls, or unit by unit, may be.
     #[test]
@@ -420,6 +421,22 @@ mod tests {
         for (class, quantum) in [(low(4), 4), (low(2), 1), (guaranteed(4), 3)] {
             let (cost, unit_cost_max) = of(class, quantum);
             assert!(cost > unit_cost_max, "{class:?} in calls of {quantum}");
+        }
+    }
+
+    /// PDUs that may come one by one are calls of their own: such work is never safe from preemption once it has begun, even if
+    /// a call costs nothing beside its PDUs.
+    #[test]
+    fn several_pdus_are_more_than_one_piece() {
+        let mut config = config();
+        config.cpu.costs = CpuCosts { deliver_message: Nanos::ZERO, ..config.cpu.costs };
+        let stages = stages_of(&config);
+        for units in 1..=4 {
+            let class = RtuClass::LowDelay { interval: Nanos::from_millis(10), units, priority: None };
+            let cost = RtuCost { run: Nanos::ZERO, unit: Nanos(1_000) };
+            let terms = RtuTerms { class, deadline: None, quantum: units, cost };
+            let demand = stages.rtu_stage_request(&terms).expect("it has a budget").demand;
+            assert_eq!(demand.cost > demand.unit_cost_max, units > 1, "{demand:?}");
         }
     }
 }

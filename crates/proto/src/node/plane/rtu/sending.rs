@@ -111,7 +111,7 @@ impl<M: Memory> Sending<M> {
     /// PDUs for which there are slots in queue 1.
     pub fn units_free(&self, state: &LinkState<M>) -> u32 {
         let free = self.slots.as_ref().map_or(0, |slots| state.scheduler.slots_free(slots.flow));
-        free.min(self.outgoing.room()) / self.packets.max(1)
+        free.min(self.outgoing.room()) / self.packets
     }
 
     /// Whether there is room in queue 2 for a packet.
