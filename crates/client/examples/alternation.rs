@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use punctual::config::parse;
 use punctual::rtu::{Class, Cost, Progress, Terms};
 use punctual::{Consent, Contract, Endsystem, HostConfig, Nanos, Rate, Receiver};
-use punctual_host::config::parse;
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 
 type Failure = Box<dyn std::error::Error>;

@@ -8,8 +8,8 @@ use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use punctual::config::parse;
 use punctual::{ChannelRefusal, Consent, Contract, Endsystem, Nanos, OpenError, Rate};
-use punctual_host::config::parse;
 use punctual_link::{MemoryLink, MemoryOptions};
 
 const FRAME_BYTES_MAX: u32 = 110_000;

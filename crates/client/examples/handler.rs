@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use punctual::config::parse;
 use punctual::rtu::{Class, Cost, Progress, Rtu, Terms};
 use punctual::{Endsystem, HostConfig, Nanos};
-use punctual_host::config::parse;
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 
 type Failure = Box<dyn std::error::Error>;

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use punctual::config::parse;
 use punctual::{Consent, Contract, Endsystem, HostConfig, Nanos, Rate, now};
-use punctual_host::config::parse;
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 
 type Failure = Box<dyn std::error::Error>;

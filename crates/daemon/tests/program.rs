@@ -112,7 +112,10 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     let checked = Command::new("sh").args(["-c", &limited]).output().expect("punctuald runs");
     let printed = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success() && printed.lines().count() == 1, "{printed}");
-    assert!(printed.contains("may take 596 descriptors") && printed.contains("LimitNOFILE=596"), "{printed}");
+    assert!(
+        printed.contains("together are 596 descriptors") && printed.contains("LimitNOFILE=596"),
+        "{printed}"
+    );
 
     let bad = folder.join("bad.toml");
     let text = std::fs::read_to_string(&good).expect("read").replace("rate =", "speed =");

@@ -175,5 +175,5 @@ fn a_host_goes_by_a_profile_of_its_dearest_driver() {
 fn a_driver_that_opens_fewer_links_than_it_has_is_found_out() {
     let host = read("", &[ONE]).expect("a host");
     let error = host.open_links().err().expect("no link").to_string();
-    assert!(error.contains("driver \"tunnel\" has opened 0 links of 1"), "{error}");
+    assert!(error.contains("driver \"tunnel\" has opened 0 of 1 links"), "{error}");
 }

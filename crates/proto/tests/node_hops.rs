@@ -23,6 +23,8 @@ fn a_driver_has_buffers_for_all_that_its_node_keeps() {
 #[test]
 fn a_forwarders_link_serves_by_when_packets_could_be_there() {
     holds(200, hops::served_out_of_order);
+    let decided = (0..200).filter(|seed| hops::order_of_service(*seed).is_some()).count();
+    assert!(decided >= 100, "only {decided} of 200 seeds decide the order");
 }
 
 #[test]

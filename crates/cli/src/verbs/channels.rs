@@ -14,7 +14,7 @@ use crate::output::{Outcome, Output, table};
 #[derive(Args)]
 #[command(
     after_help = "Example: punctual channels --json\nIn JSON, the list \"degraded\" of a channel shows why nothing is \
-                        guaranteed across it: a place, \"cause_kind\" and \"cause_text\" each. \"late\" and \
+                        guaranteed across it: each entry names a place, with \"cause_kind\" and \"cause_text\". \"late\" and \
                         \"misses\" are the same number."
 )]
 pub struct Channels {

@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_millis(100);
 #[command(
     after_help = "Examples:\n  punctual relay --listen 10.0.0.1:6379 --to 127.0.0.1:6379 --class low-delay --interval 10ms --units 8\n  \
                   punctual relay --from 127.0.0.1:7000 --connect 10.0.0.2:80 --class guaranteed --rate 20Mbit/s --period 5ms\n\
-                  A link of the host has flows_max above 0, and listeners_max for --listen. Users other than root need a row in \
+                  The host needs a link with flows_max above 0; --listen also needs listeners_max above 0. Users other than root need a row in \
                   [[daemon.tcp]] of the daemon's configuration. With --config no daemon may run on the same device. The kernel's firewall and tcpdump do not see \
                   these packets. The class counts for each connection. Ends and resets of either side are carried to the \
                   other. Each connection that ended has a line on standard output.\n\
@@ -64,10 +64,10 @@ pub struct Relay {
     /// guaranteed: length of the period.
     #[arg(long, value_name = "TIME", value_parser = values::span)]
     period: Option<Nanos>,
-    /// Connections at once; more wait.
+    /// Most connections at a time; further ones wait.
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     connections_max: u32,
-    /// Stop when so many connections have ended.
+    /// Stop after this many connections have ended.
     #[arg(long, value_parser = values::count)]
     count: Option<u64>,
 }

@@ -45,6 +45,9 @@ fn every_key_set() -> String {
         "# priority = 35",
         "# profile = ",
         "# plan = ",
+        "# user = ",
+        "# connect = ",
+        "# listen = ",
     ];
     let is_key = |line: &str| {
         let key = line.trim_start_matches("# ").split(" = ").next().unwrap_or("");
@@ -133,6 +136,7 @@ fn the_file_is_complete_in_the_example() {
         "costs",
         "priorities",
         "level",
+        "tcp",
     ];
     for field in fields.filter(|field| !tables.contains(field)) {
         let is_set =

@@ -13,9 +13,11 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// Text: with more values.
     Text(&'static [&'static str]),
+    /// A list of texts: lists of one of these.
+    List(&'static [&'static str]),
 }
 
-use Kind::{Count, Flag, Rate, Share, Size, Text, Time, Word};
+use Kind::{Count, Flag, List, Rate, Share, Size, Text, Time, Word};
 
 impl Kind {
     /// Values of the kind, as the file spells them: usual ones, those at edges, and wrong ones.
@@ -72,11 +74,30 @@ impl Kind {
             Flag => (Vec::new(), &["true", "false", "1", "\"true\""]),
             Word(words) => (quoted(&[words, &["", "other"]].concat()), &["1", "true"]),
             Text(words) => (quoted(words), &["1", "true"]),
+            List(words) => (
+                quoted(words).into_iter().map(|word| format!("[{word}]")).collect(),
+                &["[]", "[1]", "\"10.0.0.1:80\""],
+            ),
         };
         values.extend(bare(wrong));
         values
     }
 }
+
+/// Addresses and ports of rights for TCP, and what is none.
+const ENDPOINTS: &[&str] = &[
+    "10.0.0.0/8:80",
+    "10.0.0.1:8000-8999",
+    "[fd00::]/8:443",
+    "*:*",
+    "",
+    "10.0.0.1",
+    "10.0.0.1:0",
+    "10.0.0.1:9-8",
+    "10.0.0.0/33:80",
+    "::1:80",
+    "host:80",
+];
 
 /// Every key of docs/punctuald.example.toml, by table.
 pub const KEYS: &[(&str, &[(&str, Kind)])] = &[
@@ -151,6 +172,7 @@ pub const KEYS: &[(&str, &[(&str, Kind)])] = &[
             ("forbidden_calls", Word(&["refuse", "end", "allow"])),
         ],
     ),
+    ("tcp", &[("user", Count), ("connect", List(ENDPOINTS)), ("listen", List(ENDPOINTS))]),
     (
         "signalling",
         &[
@@ -309,6 +331,7 @@ pub const TOGETHER: &[&str] = &[
     "[level] !priority",
     "[level] colour = 1",
     "[priorities] colour = 1",
+    "[tcp] user = 1000; ports = 80",
     // The daemon and signalling.
     "[daemon] colour = 1",
     "[daemon] sockett = \"api.sock\"",

@@ -56,6 +56,7 @@ fn small() -> Vec<Table> {
             .if_named(),
         Table::new("costs", "[processor.costs]", &[]).if_named(),
         Table::new("daemon", "[daemon]", &[]).if_named(),
+        Table::new("tcp", "[[daemon.tcp]]", &[]).if_named(),
         Table::new("signalling", "[signalling]", &[&key]),
         Table::new("host a", "[[host]]", &["name = \"a\"", "id = 1"]),
         Table::new("host b", "[[host]]", &["name = \"b\"", "id = 2"]),

@@ -174,6 +174,11 @@ pub fn buffers_too_few(seed: u64) -> Option<String> {
 /// serves late is not due at the link earlier for that: it is due the link's bound after it could be there,
 /// and the link serves by that.
 pub fn served_out_of_order(seed: u64) -> Option<String> {
+    order_of_service(seed).flatten()
+}
+
+/// As [`served_out_of_order`]; `None` outside: the times drawn are too close to decide.
+pub fn order_of_service(seed: u64) -> Option<Option<String>> {
     const ERROR: Nanos = Nanos::from_millis(3);
     let mut random = Random(seed ^ 0x07de);
     let mut world = line(3, ERROR);
@@ -223,9 +228,10 @@ pub fn served_out_of_order(seed: u64) -> Option<String> {
     let paths = pair.each_ref().map(|(sample, ..)| Header::parse(sample).expect("a packet of ours").0.path);
     let wanted = if dues[0] < dues[1] { paths } else { [paths[1], paths[0]] };
     let order = order.take();
-    (order != wanted).then(|| {
+    let is_wrong = order != wanted;
+    Some(is_wrong.then(|| {
         format!("slacks {first_ns} and {second_ns}, served after {still}: due {dues:?}, order {order:?} of {paths:?}")
-    })
+    }))
 }
 
 /// Best effort that passes a forwarder in bursts for which queue 2 has no room. At the end all buffers of the

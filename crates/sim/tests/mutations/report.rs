@@ -82,7 +82,7 @@ pub fn json(rows: &[(&Fault, Row)]) -> Value {
 pub fn write(rows: &[(&Fault, Row)]) -> Result<(), String> {
     let mut known = String::new();
     let mut table = format!(
-        "{HEADING}\n\nWould the checkers see a mistake? Each of these was made on purpose (`crates/analysis/src/mutation.rs`, in no \
+        "{HEADING}\n\nDo the checkers see a mistake? Each of these was made on purpose (`crates/analysis/src/mutation.rs`, in no \
          build that\nships). `make mutations` fails when one is not seen within 500 seeds or 20,000 sets, or when the core \
          without a fault is\n\"caught\". `make test` repeats the known first ones; `cargo test --release -p punctual-sim --features \
          mutations --test\nmutations -- --write` writes this table.\n\n\

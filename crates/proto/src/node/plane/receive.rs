@@ -104,7 +104,7 @@ impl<M: Memory> Plane<M> {
             clip.counters.late_arrivals += 1;
         }
         let header = &header;
-        match clip.admit(header, wire_bytes, received) {
+        match clip.police(header, wire_bytes, received) {
             Some(Verdict::Accepted { effective }) => {
                 let nominal = received.offset(header.slack_ns);
                 let next = Next::NONE;
@@ -256,7 +256,7 @@ impl<M: Memory> Clip<M> {
     }
 
     /// Polices a packet: its header is not trusted (ARCHITECTURE, The life of a message).
-    fn admit(&mut self, header: &Header, wire_bytes: u32, received: Instant) -> Option<Verdict> {
+    fn police(&mut self, header: &Header, wire_bytes: u32, received: Instant) -> Option<Verdict> {
         let believes = active(Mutation::NoRepolicing) && self.local.link_out.is_some();
         let input = self.input_mut()?;
         if header.demoted {

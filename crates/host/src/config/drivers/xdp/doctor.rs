@@ -43,10 +43,20 @@ fn link(name: &str, settings: &XdpSettings, serving: bool) -> Vec<Finding> {
     };
     let Ok(device) = request.device() else { return vec![path] };
     let mut findings = vec![path, native(name, settings, &device), other_program(name, &device, serving)];
+    findings.extend((settings.classifier.flows_max > 0).then(|| unseen(name)));
     findings.extend(queues(name, settings, &device));
     findings
         .extend(settings.care.napi_priority.map(|priority| napi(name, settings, &device, priority, serving)));
     findings
+}
+
+/// What the operator's other tools do not show.
+fn unseen(link: &str) -> Finding {
+    let found = format!(
+        "{link}: the kernel's firewall, ss and tcpdump do not see TCP connections that Punctual runs"
+    );
+    let fix = "list them with punctual connections; filter at the neighbour; allow peers and ports in [[daemon.tcp]]";
+    Finding::note("TCP of this host's own", found, fix)
 }
 
 /// An error of the kernel: what was found, and behind the first colon the fix.
