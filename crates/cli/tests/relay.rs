@@ -72,8 +72,9 @@ fn configuration(name: &str) -> PathBuf {
 
 /// A command on `a`.
 fn on(a: &Host, program: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", a.name()]).arg(program).args(arguments);
+    // `ip netns exec` would mount /sys anew, which not every container allows.
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net=/run/netns/{}", a.name())).arg(program).args(arguments);
     command
 }
 
