@@ -337,7 +337,7 @@ fn handlers(program: &Endsystem) -> Vec<Rtu> {
     let span = Nanos::from_millis(50);
     let low = Class::LowDelay { interval: span, units: 1, priority: None };
     let cost = Cost { run: Nanos::ZERO, unit: Nanos(1_000) };
-    let classes = [low, Class::Guaranteed { period: span, units: 1 }, Class::BestEffort];
+    let classes = [low, Class::periodic(span, 1), Class::BestEffort];
     let terms = classes.map(|class| Terms { class, deadline: None, quantum: 1, cost });
     terms.map(|terms| program.register(terms, |_| Progress::default()).expect("granted")).into()
 }

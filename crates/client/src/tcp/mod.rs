@@ -89,7 +89,7 @@ pub enum Qos {
         /// Segments in any interval, in each direction.
         units: u32,
     },
-    /// Each period has time and slots for so much data, in each direction.
+    /// Each period has time and slots for so much data, in each direction. Data that is written once a period leaves at once.
     Guaranteed {
         /// Data bits a second.
         rate: BitRate,
@@ -117,7 +117,7 @@ impl Qos {
                 // One segment more: data that is written at once may be cut where the ring of bytes begins again
                 // (`punctual_tcp::endsystem::segments_max`).
                 let units = bytes.div_ceil(u128::from(SEGMENT_DATA_BYTES)) + 1;
-                RtuClass::Guaranteed { period, units: u32::try_from(units).unwrap_or(u32::MAX) }
+                RtuClass::periodic(period, u32::try_from(units).unwrap_or(u32::MAX))
             }
             Self::BestEffort => RtuClass::BestEffort,
         }

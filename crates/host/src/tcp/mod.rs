@@ -114,7 +114,8 @@ impl TcpWish {
 /// Terms of the handlers of a class on a link.
 fn terms(class: RtuClass, link: LinkId, segment_bytes: u32) -> TcpTerms {
     let quantum = if class == RtuClass::BestEffort { QUANTUM } else { 1 };
-    let terms = RtuTerms { class, deadline: None, quantum, cost: SEGMENT_COST };
+    // A segment waits for no period to begin, neither here nor at the other end.
+    let terms = RtuTerms { class: class.sporadic(), deadline: None, quantum, cost: SEGMENT_COST };
     let sending = RtuSending { to: RtuTarget::Link(link), packets: 1, payload_bytes: segment_bytes };
     let stream = match class {
         RtuClass::LowDelay { .. } => Stream::LowLatency,

@@ -31,8 +31,8 @@ pub use record::{BusyRecord, PathRecord, WakeRecord};
 pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};
 pub use request::{Incoming, OpenRequest, RequestError};
 pub use rtu::{
-    Misconduct, RtuClass, RtuCost, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuNumber, RtuProgress,
-    RtuRefusal, RtuSending, RtuSent, RtuStatus, RtuTarget, RtuTerms, UpcallDone,
+    Misconduct, RtuActivation, RtuClass, RtuCost, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuNumber,
+    RtuProgress, RtuRefusal, RtuSending, RtuSent, RtuStatus, RtuTarget, RtuTerms, UpcallDone,
 };
 pub use status::{
     ChannelCounters, ChannelPage, ChannelStatus, DegradedPlace, DropCounters, ForeignVersion, KernelShare,

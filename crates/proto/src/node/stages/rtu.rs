@@ -312,9 +312,10 @@ impl Stages {
         let (units, period) = terms.budget()?;
         let demand = self.rtu_demand(terms)?;
         let is_low = matches!(terms.class, RtuClass::LowDelay { .. });
+        let in_pieces = terms.class.windows().is_some() && units > 1;
         let limit = terms.deadline.unwrap_or(period).min(period);
         // A handler that works unit by unit can be preempted after it has begun.
-        let demand = if is_low && units > 1 { demand.in_pieces() } else { demand };
+        let demand = if in_pieces { demand.in_pieces() } else { demand };
         let follows = terms.deadline.is_none();
         Some(RtuStageRequest { demand, limit, smallest: is_low && follows, follows })
     }
@@ -323,14 +324,15 @@ impl Stages {
     fn rtu_demand(&self, terms: &RtuTerms) -> Option<Demand> {
         let (units, period) = terms.budget()?;
         let quantum = terms.quantum.min(units);
-        let (calls, urgency) = match terms.class {
+        // The units of a window may arrive one by one.
+        let calls = terms.class.windows().map_or(units.div_ceil(quantum.max(1)), |_| units);
+        let urgency = match terms.class {
             RtuClass::LowDelay { priority, .. } => {
                 // Shorter than any interval, so these handlers precede all without a priority.
                 let rate = priority.map_or(period, |priority| Nanos(priority.into()));
-                // The units may arrive one by one.
-                (units, Urgency::of_period(Class::LowLatency, rate))
+                Urgency::of_period(Class::LowLatency, rate)
             }
-            _ => (units.div_ceil(quantum.max(1)), Urgency::of_period(Class::Guaranteed, period)),
+            _ => Urgency::of_period(Class::Guaranteed, period),
         };
         Some(Demand {
             cost: self.call(terms, 0) * u64::from(calls) + terms.cost.unit * u64::from(units),
@@ -407,18 +409,21 @@ mod tests {
         let stages = stages_of(&config());
         let period = Nanos::from_millis(10);
         let low = |units| RtuClass::LowDelay { interval: period, units, priority: None };
-        let guaranteed = |units| RtuClass::Guaranteed { period, units };
+        let guaranteed = |units| RtuClass::periodic(period, units);
+        let sporadic = |units| guaranteed(units).sporadic();
         let cost = RtuCost { run: Nanos(1_000), unit: Nanos(1_000) };
         let of = |class, quantum| {
             let request = stages.rtu_stage_request(&RtuTerms { class, deadline: None, quantum, cost });
             let Demand { cost, unit_cost_max, .. } = request.expect("a place").demand;
             (cost, unit_cost_max)
         };
-        for (class, quantum) in [(low(1), 1), (low(1), 4), (guaranteed(1), 1), (guaranteed(4), 4)] {
+        for (class, quantum) in
+            [(low(1), 1), (low(1), 4), (guaranteed(1), 1), (guaranteed(4), 4), (sporadic(1), 4)]
+        {
             let (cost, unit_cost_max) = of(class, quantum);
             assert_eq!(cost, unit_cost_max, "{class:?} in one call");
         }
-        for (class, quantum) in [(low(4), 4), (low(2), 1), (guaranteed(4), 3)] {
+        for (class, quantum) in [(low(4), 4), (low(2), 1), (guaranteed(4), 3), (sporadic(4), 4)] {
             let (cost, unit_cost_max) = of(class, quantum);
             assert!(cost > unit_cost_max, "{class:?} in calls of {quantum}");
         }
@@ -432,11 +437,14 @@ mod tests {
         config.cpu.costs = CpuCosts { deliver_message: Nanos::ZERO, ..config.cpu.costs };
         let stages = stages_of(&config);
         for units in 1..=4 {
-            let class = RtuClass::LowDelay { interval: Nanos::from_millis(10), units, priority: None };
-            let cost = RtuCost { run: Nanos::ZERO, unit: Nanos(1_000) };
-            let terms = RtuTerms { class, deadline: None, quantum: units, cost };
-            let demand = stages.rtu_stage_request(&terms).expect("it has a budget").demand;
-            assert_eq!(demand.cost > demand.unit_cost_max, units > 1, "{demand:?}");
+            let interval = Nanos::from_millis(10);
+            let low = RtuClass::LowDelay { interval, units, priority: None };
+            for class in [low, RtuClass::periodic(interval, units).sporadic()] {
+                let cost = RtuCost { run: Nanos::ZERO, unit: Nanos(1_000) };
+                let terms = RtuTerms { class, deadline: None, quantum: units, cost };
+                let demand = stages.rtu_stage_request(&terms).expect("it has a budget").demand;
+                assert_eq!(demand.cost > demand.unit_cost_max, units > 1, "{demand:?}");
+            }
         }
     }
 }

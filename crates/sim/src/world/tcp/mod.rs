@@ -397,7 +397,7 @@ impl World {
 
 /// Terms of a handler of this class.
 const fn terms_of(class: RtuClass, cost: RtuCost) -> RtuTerms {
-    RtuTerms { class, deadline: None, quantum: quantum(class), cost }
+    RtuTerms { class: class.sporadic(), deadline: None, quantum: quantum(class), cost }
 }
 
 /// What an output handler sends over a link.

@@ -210,7 +210,7 @@ impl<M: Memory> Rtu<M> {
             self.counters.took_max = self.counters.took_max.max(done.took);
         }
         // A call that found nothing to do has cost one all the same, and a timed one goes on with a whole quantum.
-        let whole = done.more && matches!(self.terms.class, RtuClass::Guaranteed { .. });
+        let whole = done.more && self.terms.class.periods().is_some();
         let charged = done.units.max(if whole { given } else { 1 });
         let (Some(pace), Some(since), true) = (self.pace.as_mut(), self.since, within) else {
             self.counters.units_beyond += u64::from(done.units);

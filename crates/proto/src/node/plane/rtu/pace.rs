@@ -19,13 +19,8 @@ pub(super) enum Pace {
 impl Pace {
     /// The budget of a class; `None` for best effort. Allocates the memory that it needs.
     pub fn of(class: RtuClass) -> Option<Self> {
-        match class {
-            RtuClass::LowDelay { interval, units, .. } => {
-                Some(Self::Sporadic(Sporadic::new(interval, units)))
-            }
-            RtuClass::Guaranteed { period, units } => Some(Self::Timed(Timed::new(period, units))),
-            RtuClass::BestEffort => None,
-        }
+        let sporadic = class.windows().map(|(window, units)| Self::Sporadic(Sporadic::new(window, units)));
+        sporadic.or_else(|| class.periods().map(|(period, units)| Self::Timed(Timed::new(period, units))))
     }
 
     /// e: when the next PDU of a handler is released that has had work since `since`.
@@ -172,14 +167,14 @@ mod tests {
             Pace::of(RtuClass::LowDelay { interval: MS(10), units: 1, priority: None }).expect("a budget");
         pace.charge(AT(0), AT(0), 3);
         assert_eq!(pace.release(AT(1), AT(1)), AT(30));
-        let mut timed = Pace::of(RtuClass::Guaranteed { period: MS(10), units: 2 }).expect("a budget");
+        let mut timed = Pace::of(RtuClass::periodic(MS(10), 2)).expect("a budget");
         timed.charge(AT(0), AT(0), 5);
         assert_eq!(timed.release(AT(0), AT(1)), AT(10), "a period begins with its own budget");
     }
 
     #[test]
     fn a_period_serves_what_was_there_when_it_began() {
-        let mut pace = Pace::of(RtuClass::Guaranteed { period: MS(10), units: 3 }).expect("a budget");
+        let mut pace = Pace::of(RtuClass::periodic(MS(10), 3)).expect("a budget");
         assert_eq!(pace.release(AT(1), AT(1)), AT(10));
         assert_eq!((pace.released(AT(1), AT(9), 2), pace.released(AT(1), AT(10), 2)), (0, 2));
         assert_eq!(pace.charge(AT(1), AT(10), 2), AT(10));
