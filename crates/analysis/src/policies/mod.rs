@@ -5,9 +5,9 @@
 //! all others, `fixed-priority` to the levels of [`level`], `rmdp` to classes and periods, `fifo` to FIFO.
 //! Sums are exact integers; all work per decision is bounded.
 
+mod all;
 pub mod edf;
 mod fifo;
-mod kind;
 mod nearest;
 pub mod ranked;
 mod share;
@@ -15,9 +15,9 @@ pub mod statistical;
 #[cfg(test)]
 mod testing;
 
+pub use all::{UnknownPolicy, one_of, pairs_text, policy_by_name};
 pub use edf::Edf;
 pub use fifo::Fifo;
-pub use kind::{Admission, Policy, RunPolicy, UnknownPolicy, one_of, pairs_text, policy_by_name};
 pub use ranked::{LEVELS, Ranked, level};
 pub use statistical::Statistical;
 

@@ -12,6 +12,7 @@
 #[cfg(feature = "embedded")]
 mod embedded;
 mod listener;
+mod rings;
 mod side;
 mod stream;
 
@@ -190,7 +191,7 @@ impl Endsystem {
     ) -> Result<TcpStream, TcpError> {
         let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
         let opened = embedded::connect(host, peer, qos, settings)?;
-        Ok(TcpStream::new(&self.connection, opened))
+        Ok(TcpStream::new(&self.connection, side::embedded(opened)))
     }
 
     /// Does what [`Endsystem::bind_tcp`] does, with settings of the connections; their MTU is the link's.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use punctual_ipc::ring::outgoing::PushError;
 use punctual_ipc::ring::{InboxReader, OutboxWriter};
 
-use super::side::{REASON_WITHIN, Rings, Side};
+use super::rings::Rings;
+use super::side::{Opened, REASON_WITHIN, Side};
 use super::{Ended, State, Status, TcpError};
 use crate::connection::Connection;
 
@@ -39,10 +40,7 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    pub(super) fn new(
-        connection: &Arc<Connection>,
-        (side, Rings { outbox, inbox }, ends): (Side, Rings, [SocketAddr; 2]),
-    ) -> Self {
+    pub(super) fn new(connection: &Arc<Connection>, (side, Rings { outbox, inbox }, ends): Opened) -> Self {
         Self {
             connection: Arc::clone(connection),
             side,

@@ -19,8 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::adapter::OVERHEAD_BYTES;
-use super::echo::Server;
-use super::roles::DEAF;
+use super::echo::{DEAF, Server};
 use crate::loads::call::{Ask, PATIENCE, is_answer};
 use crate::loads::{SPIN, Wait};
 

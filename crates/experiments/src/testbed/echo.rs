@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use punctual::{Channel, Contract, Listener, Nanos, Receiver, RecvError, SendError};
 use punctual_os::clock::{duration, now, sleep_until};
 
-use super::roles::{DEAF, await_channel};
 use crate::loads::Wait;
 use crate::loads::channel::{received, was_sent};
 use crate::loads::datagram::Datagrams;
+
+/// Maximum delay until a waiting role notices a request to stop.
+pub const DEAF: Nanos = Nanos::from_millis(50);
 
 /// A server that answers.
 pub trait Server: Send {
@@ -119,4 +121,17 @@ fn serve_here(mut requests: Receiver, mut answers: Channel, stop: &AtomicBool) -
         };
     }
     Ok(())
+}
+
+/// The next channel; `None` if stopped.
+pub(super) fn await_channel(
+    listener: &Listener,
+    stop: &AtomicBool,
+) -> anyhow::Result<Option<punctual::Receiver>> {
+    while !stop.load(Ordering::Relaxed) {
+        if let Some(receiver) = listener.accept_timeout(punctual_os::clock::duration(DEAF))? {
+            return Ok(Some(receiver));
+        }
+    }
+    Ok(None)
 }

@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use punctual::{Consent, Endsystem, Instant, Listener, Nanos, RecvError};
 use punctual_os::clock::{now, wait_until};
 
+use super::echo::{DEAF, await_channel};
 use super::orders::{Answer, Counted, Echo, Hosting, Order, RoleId, Sink, Through};
 use super::{Place, Wait, echo};
 use crate::loads::channel::ChannelReceiver;
@@ -19,8 +20,6 @@ use crate::loads::stream::StreamReceiver;
 use crate::loads::{Background, Class, MessageReceiver};
 use crate::testbed::daemons::Daemon;
 
-/// Maximum delay until a waiting role notices a request to stop.
-pub const DEAF: Nanos = Nanos::from_millis(50);
 /// How long engines may take until they receive each other's HELLOs.
 pub const READY_WITHIN: Nanos = Nanos::from_secs(10);
 const POLL: Nanos = Nanos::from_millis(5);
@@ -287,17 +286,4 @@ fn is_end(error: &anyhow::Error) -> bool {
     let closed = matches!(error.downcast_ref(), Some(RecvError::Closed(_)));
     let ended = |error: &std::io::Error| error.kind() == std::io::ErrorKind::UnexpectedEof;
     closed || error.downcast_ref().is_some_and(ended)
-}
-
-/// The next channel; `None` if stopped.
-pub(super) fn await_channel(
-    listener: &Listener,
-    stop: &AtomicBool,
-) -> anyhow::Result<Option<punctual::Receiver>> {
-    while !stop.load(Ordering::Relaxed) {
-        if let Some(receiver) = listener.accept_timeout(punctual_os::clock::duration(DEAF))? {
-            return Ok(Some(receiver));
-        }
-    }
-    Ok(None)
 }

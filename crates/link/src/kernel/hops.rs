@@ -20,11 +20,12 @@ use std::time::{Duration, Instant};
 use netlink_sys::Socket;
 
 use super::bell::Bell;
-use super::device::{Device, Mac, RTM_DELLINK, RTM_NEWLINK};
+use super::device::{Device, RTM_DELLINK, RTM_NEWLINK};
 use super::error::KernelError;
 use super::neighbours::{Neighbour, RTM_DELNEIGH, RTM_NEWNEIGH, ask_for, neighbour_by, route_by};
 use super::netlink::{Netlink, errno, messages};
 use super::watch::subscribe;
+use crate::mac::Mac;
 
 /// No hardware address is as large.
 const UNKNOWN: u64 = u64::MAX;

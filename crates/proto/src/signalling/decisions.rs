@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use super::fair::Places;
 use super::message::Create;
-use super::offers::Offering;
+use super::offering::Offering;
 use super::resources::LocalChannel;
 use super::{Attempt, Channel, PendingDecision};
 use crate::api::{CloseReason, OpenRequest, StageGrant};

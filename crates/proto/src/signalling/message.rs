@@ -7,7 +7,7 @@ use punctual_analysis::{Contract, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
 use super::fair::Source;
-use super::rates::RateWord;
+use super::rate_word::RateWord;
 use crate::api::{
     Breach, ChannelRefusal, CloseReason, LateArrivals, Passed, Receipt, StageGrant, StageName, Tally, UserId,
 };

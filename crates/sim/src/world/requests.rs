@@ -8,7 +8,7 @@ use punctual_proto::api::{ChannelRefusal, Incoming, RefuseCause, RequestError, U
 use punctual_proto::ids::{ListenerId, Name};
 
 use super::applications::CONSENT_MAX;
-use super::host::Call;
+use super::call::Call;
 use super::{Act, Event, LISTENER, World};
 use crate::scenario::{ChannelPlan, Reply, RequestPlan};
 use crate::time::SimTime;

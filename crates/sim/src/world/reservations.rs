@@ -5,8 +5,8 @@ use punctual_proto::api::{ChannelStatus, NodeStatus, StageKind};
 use punctual_proto::config::Admission;
 use punctual_proto::ids::PathId;
 
+use super::call::Call;
 use super::channel::State;
-use super::host::Call;
 use super::{Act, Event, World};
 use crate::scenario::{HostPlan, host_of, node_id};
 

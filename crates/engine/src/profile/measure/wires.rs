@@ -4,8 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use punctual_link::{Link, LinkError, MemoryLink, MemoryOptions, UdpLink, UdpOptions};
 
-use super::{LARGE_BYTES, host::FRAMES};
+use super::LARGE_BYTES;
 
+/// Receive buffers of each end: those that the channels reserve, and some more.
+pub(super) const FRAMES: u32 = 4_096;
 /// Room for our header beside the largest payload, as `packet` has it by default.
 pub(super) const PACKET_BYTES: usize = LARGE_BYTES + punctual_proto::limits::HEADER_BYTES;
 

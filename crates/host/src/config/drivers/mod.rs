@@ -16,8 +16,8 @@ use std::ops::Deref;
 
 use serde::{Serialize, Serializer};
 
-pub use self::kind::{CheckedLink, DriverKind, Ends, LinkDriver, OpeningLink, OpeningLinks, settings_of};
-pub use self::link_input::LinkInput;
+pub use self::kind::{CheckedLink, DriverKind, LinkDriver, OpeningLink, OpeningLinks, settings_of};
+pub use self::link_input::{Ends, LinkInput};
 pub use self::memory::MemorySettings;
 
 /// What links run on. Two are the same where their names are.

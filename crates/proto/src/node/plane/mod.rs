@@ -12,6 +12,7 @@ mod accounts;
 mod admit;
 mod backlog;
 mod best_effort;
+mod buffers;
 mod channels;
 mod clip;
 mod filler;

@@ -23,7 +23,7 @@ use self::conduct::{Conduct, Verdict};
 use self::pace::Pace;
 use self::remote::Remote;
 use self::sending::{Route, Sending};
-use super::new::best_effort_parameters;
+use super::processor::best_effort_parameters;
 use super::{Context, Links, Owner, Plane, Processor};
 use crate::api::{
     Event, Misconduct, RtuClass, RtuCost, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuSending,
