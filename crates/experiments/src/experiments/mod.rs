@@ -255,7 +255,7 @@ mod tests {
         }
         for experiment in EXPERIMENTS {
             let Experiment { name, peer, alone, .. } = experiment;
-            assert!(*peer == alone.is_empty(), "{name} says why it runs on one machine only, where it does");
+            assert!(*peer == alone.is_empty(), "{name}: a reason if it runs on one machine only");
             let objection = experiment.objection(true, None);
             assert!(objection.is_none_or(|why| !peer && why.contains(alone)), "{name}");
         }

@@ -51,5 +51,5 @@ pub fn outcome_of<T: DeserializeOwned>(work: &Work) -> anyhow::Result<T> {
     let output = command(work, &[])?.stderr(Stdio::inherit()).output();
     let output = output.context("this program cannot be started again")?;
     ensure!(output.status.success(), "the measuring process failed");
-    serde_json::from_slice(&output.stdout).context("the measuring process says something else")
+    serde_json::from_slice(&output.stdout).context("the measuring process printed something else")
 }

@@ -1,4 +1,4 @@
-//! Messages over a TCP connection, whoever runs TCP: streams of messages of one length, and round trips.
+//! Messages over a TCP connection of the kernel or of Punctual: streams of messages of one length, and round trips.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};

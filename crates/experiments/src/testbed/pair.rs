@@ -24,7 +24,7 @@ use crate::testbed::configuration::{self, End};
 use crate::testbed::network::WIRE_EXTRA_BYTES;
 use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, network};
 
-/// What a client that leads declares to do between two waits: it looks at its clock and keeps a sample. The processor is
+/// Time that a client that leads declares for its work between two waits: it reads its clock and keeps a sample. The processor is
 /// woken from a halt just before, with cold caches, and its kernel catches up with timers and its neighbours' packets.
 const LEADER_TIME: Nanos = Nanos::from_micros(30);
 /// The first port of the baseline.
