@@ -144,7 +144,7 @@ impl Watched {
         let thread = std::thread::spawn(move || {
             let has_hung = is_over.recv_timeout(SPAN + HUNG) == Err(mpsc::RecvTimeoutError::Timeout);
             if has_hung {
-                // Whoever has ended meanwhile is a zombie until the test drops it. Without the attacker a daemon that hangs in
+                // A process that has ended meanwhile is a zombie until the test drops it. Without the attacker a daemon that hangs in
                 // the kernel goes on, and can be killed.
                 for process in [attacker].into_iter().chain(daemons) {
                     let _ = kill_process(process, Signal::KILL);

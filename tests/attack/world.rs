@@ -157,7 +157,7 @@ impl World {
     }
 
     /// Has the kernel free all that ended processes have left. It frees that later, in softirqs on the CPUs where they ran, in
-    /// the midst of system calls of whoever runs there: of six hundred processes it took a processor's turn 0.5 to 1.1 ms.
+    /// the midst of system calls of the process that runs there: of six hundred processes it took a processor's turn 0.5 to 1.1 ms.
     /// The removal of a device waits until that is done (`rcu_barrier`).
     pub fn settle(&self) {
         self.network.run(SINK, "ip link add settle type veth peer name settled");
@@ -262,7 +262,7 @@ fn start(network: &Network, folder: &std::path::Path, host: usize, setup: Setup)
         name,
         socket: &socket,
         processor: &processor,
-        // Whoever lacks a defence may make calls that its threads' lists do not have.
+        // A daemon without a defence may make calls that its threads' lists do not have.
         daemon: &format!("socket_mode = \"0666\"\n{}{daemon}", if without.is_empty() { "" } else { ALLOW }),
         hello,
         signalling: &format!("grace = \"300ms\"\n{signalling}"),

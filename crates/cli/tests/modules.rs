@@ -18,7 +18,7 @@ const PROTO: &[&str] = &[
     "interned",
     "table",
     "times",
-    "watch",
+    "breach",
     "latencies",
     "limiter",
     "lateness",
@@ -70,7 +70,7 @@ fn one_way(of: &str, order: &[&str]) {
         for used in used {
             assert!(
                 place(used).is_some_and(|place| place < own),
-                "{of}: {module} uses {used}, which stands above it"
+                "{of}: {module} uses {used}, which is above it"
             );
         }
     }
@@ -106,6 +106,38 @@ fn modules_form_circles_only_where_documented() {
         let has_reason = reasons.contains(&format!("\n- `{name}`:"));
         assert_eq!(has_reason, !documented.is_empty(), "{name}: docs/ARCHITECTURE.md gives the reason");
     }
+}
+
+/// Whether `path` names a module of `of`, or an item in one: a name with a capital, and what follows it, is an item.
+fn is_module(of: &Tree, path: &[&str]) -> bool {
+    let modules = path.iter().take_while(|name| !name.starts_with(|c: char| c.is_ascii_uppercase()));
+    of.has(&modules.map(|name| (*name).to_owned()).collect::<Vec<_>>())
+}
+
+#[test]
+fn modules_named_in_the_architecture_exist() {
+    let trees: BTreeMap<String, Tree> = std::fs::read_dir(crates())
+        .expect("the crates")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .map(|name| {
+            (if name == "client" { "punctual".to_owned() } else { name.clone() }, Tree::of_crate(&name))
+        })
+        .collect();
+    let client = &trees["punctual"];
+    let document = sources::text(&sources::root().join("docs/ARCHITECTURE.md"));
+    let mut found = 0;
+    for quoted in document.split('`').skip(1).step_by(2).filter(|quoted| quoted.contains("::")) {
+        let (start, ends) = quoted.split_once("::{").unwrap_or((quoted, ""));
+        for end in ends.trim_end_matches('}').split(',').map(str::trim) {
+            let path: Vec<&str> = start.split("::").chain((!end.is_empty()).then_some(end)).collect();
+            let of_crate = if path[0] == "client" { Some(client) } else { trees.get(path[0]) };
+            let is_there = of_crate.is_some_and(|tree| is_module(tree, &path[1..]))
+                || trees.values().any(|tree| is_module(tree, &path));
+            assert!(is_there, "docs/ARCHITECTURE.md: there is no module {}", path.join("::"));
+            found += 1;
+        }
+    }
+    assert!(found > 50, "{found} modules are named");
 }
 
 #[test]

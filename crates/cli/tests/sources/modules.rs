@@ -41,7 +41,7 @@ fn word(text: &str) -> &str {
     &text[..end]
 }
 
-/// Adds the imports of a tree as it stands behind `use`, below `path`. Returns what follows it.
+/// Adds the imports of the tree behind `use`, below `path`. Returns what follows it.
 fn imports<'a>(tree: &'a str, mut path: Vec<String>, found: &mut Vec<Import>) -> &'a str {
     let mut rest = tree.trim_start();
     loop {
@@ -163,6 +163,11 @@ impl Tree {
         Self(texts.into_iter().map(|(module, text)| (module, Read::of(&text))).collect())
     }
 
+    /// Whether there is such a module.
+    pub fn has(&self, module: &[String]) -> bool {
+        self.0.contains_key(module)
+    }
+
     /// A path that begins in `module`, from the crate's root on; `None` for those of other crates.
     fn absolute(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;
@@ -219,7 +224,7 @@ impl Tree {
             for ((path, here), shown) in &read.imports {
                 let Some(whole) = self.absolute(module, path).filter(|_| !shown) else { continue };
                 match here {
-                    // An imported module is used where its name stands.
+                    // An imported module is used where its name occurs.
                     Some(here) if self.0.contains_key(&whole) => {
                         let start = format!("{here}::");
                         let behind = paths(&read.code, &start).map(|path| [&whole, &path[1..]].concat());

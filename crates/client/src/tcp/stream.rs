@@ -125,7 +125,7 @@ impl TcpStream {
             if is_sent || until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(is_sent);
             }
-            // The peer's acknowledgement wakes nobody.
+            // The peer's acknowledgement does not wake this thread.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -229,7 +229,7 @@ impl Read for TcpStream {
             if self.saw_end || buffer.is_empty() {
                 return Ok(0);
             }
-            // Before the look into the ring: a ring may be filled and closed between two looks.
+            // Read before the ring: a ring may be filled and closed between two reads.
             let is_closed = self.inbox.is_closed();
             if self.take()? {
                 // An empty message is the end.

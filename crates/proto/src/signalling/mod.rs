@@ -28,7 +28,7 @@ use crate::ids::{ChannelId, ChannelNumber, LinkId, ListenerId, Name, NodeId};
 
 mod accounts;
 mod asks;
-mod breaches;
+mod breach_reports;
 mod budget;
 mod channel;
 mod clock;
@@ -37,7 +37,6 @@ mod decisions;
 mod ends;
 mod establish;
 mod exchange;
-mod fair;
 mod lifetime;
 mod lookup;
 mod losses;
@@ -55,6 +54,7 @@ mod rates;
 mod reports;
 mod requests;
 pub mod resources;
+mod source_turns;
 mod states;
 mod stream;
 #[cfg(test)]

@@ -16,15 +16,15 @@ const OFFERS_MAX: u8 = 8;
 pub struct Offering {
     refusal: ChannelRefusal,
     /// The route that is probed, without this node.
-    pub via: Vec<NodeId>,
+    via: Vec<NodeId>,
     wanted: Contract,
     /// Contract that is probed now.
-    pub asked: Contract,
+    asked: Contract,
     /// The best contract with a positive reply, and its stages.
     found: Option<(Contract, Vec<StageGrant>)>,
     left: u8,
     /// Time at which the application is notified at the latest.
-    pub until: Instant,
+    until: Instant,
 }
 
 impl Offering {
@@ -37,6 +37,21 @@ impl Offering {
         until: Instant,
     ) -> Self {
         Self { refusal, via, wanted, asked, found: None, left: OFFERS_MAX - 1, until }
+    }
+
+    /// The route that is probed, without this node.
+    pub fn via(&self) -> &[NodeId] {
+        &self.via
+    }
+
+    /// Contract that is probed now.
+    pub const fn asked(&self) -> Contract {
+        self.asked
+    }
+
+    /// Time at which the application is notified at the latest.
+    pub const fn until(&self) -> Instant {
+        self.until
     }
 
     /// The contract to probe after a reply to `asked`.

@@ -56,8 +56,8 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) {
-        let probe_request = OpenRequest { contract: offering.asked, probe: true, ..request.clone() };
-        let create = self.first_create(&probe_request, &attempt, offering.via.clone());
+        let probe_request = OpenRequest { contract: offering.asked(), probe: true, ..request.clone() };
+        let create = self.first_create(&probe_request, &attempt, offering.via().to_vec());
         match self.local_channel(id, None, &create) {
             Ok(local) => {
                 let request = Box::new(request.clone());
@@ -80,7 +80,7 @@ impl Signalling {
         now: Instant,
     ) {
         channel.state = State::Offering;
-        channel.deadline = Timer::due(offering.until);
+        channel.deadline = Timer::due(offering.until());
         attempt.offering = Some(offering);
         self.start(channel, attempt, create, now);
     }
@@ -97,7 +97,7 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) {
-        if offering.next(Err(Some(refusal))).is_none() || offering.until <= now {
+        if offering.next(Err(Some(refusal))).is_none() || offering.until() <= now {
             return self.report_refused(id, &attempt, offering.into_refusal());
         }
         self.ask_offer(id, request, attempt, offering, now, resources);
@@ -119,10 +119,10 @@ impl Signalling {
         } else {
             Ok((budget::possible(&what.stages, channel.drift.max(what.drift)), what.stages))
         };
-        if offering.next(answer).is_none() || offering.until <= now {
+        if offering.next(answer).is_none() || offering.until() <= now {
             return self.report_refused(id, &attempt, offering.into_refusal());
         }
-        let (contract, to) = (offering.asked, channel.route.to.clone());
+        let (contract, to) = (offering.asked(), channel.route.to.clone());
         let request = OpenRequest { to, contract, user: attempt.user, probe: true, token: None };
         self.ask_offer(id, &request, attempt, offering, now, resources);
     }

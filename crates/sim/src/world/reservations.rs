@@ -128,8 +128,9 @@ impl World {
                 grant.stages.iter().filter(|s| s.node == node).map(|s| (s.kind, s.bound)).collect();
             let held: Vec<_> = status.stages.iter().map(|s| (s.kind, s.bound)).collect();
             if reported != held {
-                let what =
-                    format!("channel {number}: host {host} holds {held:?}, the source was told {reported:?}");
+                let what = format!(
+                    "channel {number}: host {host} holds {held:?}, reported to the source: {reported:?}"
+                );
                 self.violate(&what);
             }
         }

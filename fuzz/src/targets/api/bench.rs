@@ -203,7 +203,7 @@ pub struct Bench {
 }
 
 const fn peer(user: u32) -> Peer {
-    Peer { user, process: None, pidfd: None }
+    Peer { user: UserId(user), process: None, pidfd: None }
 }
 
 impl Bench {
@@ -235,7 +235,7 @@ impl Bench {
         // The two clients of a host are of different users.
         let connected = {
             let peer = peer((client / HOSTS) as u32);
-            let account = UserId(peer.user);
+            let account = peer.user;
             self.services[client % HOSTS].connect(peer, account)
         };
         self.clients[client] = Client { id: connected.ok(), rings: Vec::new() };

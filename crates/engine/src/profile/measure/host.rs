@@ -216,7 +216,7 @@ fn hand_over(driver: &mut dyn Link, transmit: Transmit<Frame>) -> Result<(), Lin
 
 impl<R: Rings> Chain<R> {
     pub fn new(wires: Wires) -> Result<Self, MeasureError> {
-        let Wires { first, second } = wires;
+        let (first, second) = wires.into_ends();
         Ok(Self {
             source: Host::new(1, &[2], vec![first.0])?,
             forwarder: Host::new(2, &[1, 3], vec![first.1, second.0])?,

@@ -14,15 +14,25 @@ pub(super) const PACKET_BYTES: usize = LARGE_BYTES + punctual_proto::limits::HEA
 /// Both ends of both links.
 pub struct Wires {
     /// Links at the source, and at the forwarder towards the source.
-    pub first: (Box<dyn Link>, Box<dyn Link>),
+    first: Ends,
     /// Links at the forwarder towards the sink, and at the sink.
-    pub second: (Box<dyn Link>, Box<dyn Link>),
+    second: Ends,
 }
 
 /// Both ends of a wire.
-pub(super) type Ends = (Box<dyn Link>, Box<dyn Link>);
+pub type Ends = (Box<dyn Link>, Box<dyn Link>);
 
 impl Wires {
+    /// Links at the source and at the forwarder towards it, then at the forwarder towards the sink and at the sink.
+    pub fn new(first: Ends, second: Ends) -> Self {
+        Self { first, second }
+    }
+
+    /// The ends of both links.
+    pub(super) fn into_ends(self) -> (Ends, Ends) {
+        (self.first, self.second)
+    }
+
     /// Rings in memory.
     ///
     /// # Errors

@@ -78,7 +78,7 @@ pub fn xdp_wires() -> Result<Wires, MeasureError> {
     let open = |[one, other]: &[XdpOptions; 2]| -> Result<Ends, LinkError> {
         Ok((Box::new(XdpLink::open(one, &memory)?), Box::new(XdpLink::open(other, &memory)?)))
     };
-    Ok(Wires { first: open(&first)?, second: open(&second)? })
+    Ok(Wires::new(open(&first)?, open(&second)?))
 }
 
 /// Input of `ip -batch` that makes the devices.

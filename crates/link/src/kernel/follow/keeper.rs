@@ -268,7 +268,7 @@ impl Kept {
             self.reopen();
         }
         if self.hops.poll() {
-            // Whoever waits for a way looks at it again.
+            // Connections that wait for a route check it again.
             self.mailbox.link.ring();
         }
         let is_shaped = self.shape();

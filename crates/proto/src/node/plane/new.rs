@@ -19,6 +19,7 @@ use super::{
     Processor, SignalPort, Waiters, Watches,
 };
 use crate::api::{ChannelCounters, DropCounters};
+use crate::breach::Watch;
 use crate::config::{LinkConfig, NodeConfig, NodeConfigError};
 use crate::ids::LinkId;
 use crate::interned::Interned;
@@ -30,7 +31,6 @@ use crate::node::stages::{Stages, signal_rate};
 use crate::sched::{Budget, Class, HandlerId, HandlerParameters, Trigger};
 use crate::slab::Slab;
 use crate::table::{Paths, Table};
-use crate::watch::Watch;
 
 impl<M: Memory> Plane<M> {
     pub fn new(config: NodeConfig) -> Result<Self, NodeConfigError> {

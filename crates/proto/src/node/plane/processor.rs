@@ -6,12 +6,12 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::standstill::Promises;
 use super::{Owner, Plane, Processor};
+use crate::breach::Watch;
 use crate::config::NodeConfig;
 use crate::memory::Memory;
 use crate::node::record::WorkRecord;
 use crate::sched::{Class, Executor, HandlerId, HandlerParameters, Trigger};
 use crate::slab::reserve;
-use crate::watch::Watch;
 
 /// Parameters of a handler of best effort.
 pub(super) fn best_effort_parameters(config: &NodeConfig) -> HandlerParameters {

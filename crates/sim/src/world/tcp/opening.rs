@@ -67,7 +67,7 @@ impl World {
         tcp.listeners.insert(index, Listening { handler, segments, held, is_notified: false });
     }
 
-    /// There is no listener: whoever connects to it is refused.
+    /// There is no listener: connections to it are refused.
     fn excuse_clients(&mut self, leader: usize) {
         for talk in self.talks.iter_mut().filter(|talk| talk.plan.leader == leader) {
             talk.excuse.get_or_insert("there is no listener");

@@ -115,7 +115,7 @@ impl DriverKind for Xdp {
         Some("Over a veth pair in a network of its own: needs root")
     }
 
-    /// Driver that stands in if veth pairs cannot be made.
+    /// Driver that is profiled instead if veth pairs cannot be made.
     fn substitute(&self) -> Option<Driver> {
         Some(Driver::UDP)
     }
