@@ -1,6 +1,7 @@
 //! The included policies, each an [`AdmissionPolicy`](crate::AdmissionPolicy) of one stage.
 //!
-//! To add a policy, write a module with a [`Policy`], and add a line to [`Admission::ALL`]. Each policy
+//! To add a policy, write a module with a [`Policy`](crate::Policy), and add a line to
+//! [`Admission::ALL`](crate::Admission::ALL). Each policy
 //! belongs to one run-time order: `edf` and `d-order` to EDF, `statistical` to EDF with soft channels behind
 //! all others, `fixed-priority` to the levels of [`level`], `rmdp` to classes and periods, `fifo` to FIFO.
 //! Sums are exact integers; all work per decision is bounded.

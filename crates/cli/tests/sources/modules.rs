@@ -168,6 +168,11 @@ impl Tree {
         self.0.contains_key(module)
     }
 
+    /// Whether a module at the root has modules of its own.
+    pub fn is_folder(&self, module: &str) -> bool {
+        self.0.keys().any(|other| other.len() > 1 && other[0] == module)
+    }
+
     /// A path that begins in `module`, from the crate's root on; `None` for those of other crates.
     fn absolute(&self, module: &[String], path: &[String]) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;

@@ -7,6 +7,7 @@
 
 pub mod arrivals;
 pub mod background;
+pub mod breakable;
 pub mod bulk;
 pub mod call;
 pub mod channel;
@@ -15,7 +16,6 @@ pub mod datagram;
 pub mod direct;
 pub mod hogs;
 pub mod kernel;
-pub mod mortal;
 pub mod place;
 pub mod sink;
 pub mod source;

@@ -1,7 +1,7 @@
 //! The roles of one host of a pair: engines, echo servers, sinks. They execute [`Order`]s.
 //!
 //! Ownership: a [`Roles`] owns its threads and engines; dropping it ends the servers and sinks first, then
-//! the engines that they used. Each role has one thread, which checks a stop flag at least every [`DEAF`].
+//! the engines that they used. Each role has one thread, which checks a stop flag at least every [`STOP_CHECK_INTERVAL`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use punctual::{Consent, Endsystem, Instant, Listener, Nanos, RecvError};
 use punctual_os::clock::{now, wait_until};
 
-use super::echo::{DEAF, await_channel};
+use super::echo::{STOP_CHECK_INTERVAL, await_channel};
 use super::orders::{Answer, Counted, Echo, Hosting, Order, RoleId, Sink, Through};
 use super::{Place, Wait, echo};
 use crate::loads::channel::ChannelReceiver;
@@ -208,7 +208,7 @@ impl Roles {
     }
 
     /// Starts the thread of a sink.
-    pub(super) fn swallow(
+    pub(super) fn run_sink(
         &mut self,
         role: RoleId,
         class: Class,
@@ -268,7 +268,7 @@ fn take(source: Source, stop: &AtomicBool, counts: &Counts) -> anyhow::Result<()
     };
     let mut message = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        let taken = match receiver.take(&mut message, now() + DEAF) {
+        let taken = match receiver.take(&mut message, now() + STOP_CHECK_INTERVAL) {
             Err(error) if is_end(&error) => return Ok(()),
             other => other?,
         };
