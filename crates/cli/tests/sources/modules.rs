@@ -5,6 +5,7 @@
 //! out; a name that it cannot follow counts for the module in which it is looked up.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::{code, crates, sources, text};
 
@@ -143,10 +144,15 @@ fn visibility_removed(item: &str) -> &str {
 }
 
 impl Tree {
-    /// Reads a crate by the name of its folder. Modules of tests are left out.
+    /// Reads a crate by the name of its folder in `crates`. Modules of tests are left out.
     pub fn of_crate(name: &str) -> Self {
-        let root = crates().join(name).join("src");
-        let module = |file: &std::path::Path| {
+        Self::of_sources(&crates().join(name))
+    }
+
+    /// Reads the crate in `folder`.
+    pub fn of_sources(folder: &Path) -> Self {
+        let root = folder.join("src");
+        let module = |file: &Path| {
             let inside = file.strip_prefix(&root).expect("below the root").with_extension("");
             let mut parts: Module = inside.iter().map(|part| part.to_string_lossy().into_owned()).collect();
             if ["mod", "lib", "main"].contains(&parts.last().expect("a name").as_str()) {

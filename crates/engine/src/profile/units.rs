@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(fits(&cpu, &[100], woken), 2);
         let mut completed = links(&[100]);
         completed[0].pace = Pacing::Completion;
-        assert_eq!(quantum_that_fits(&cpu, FRAGMENT_BYTES, &completed, woken), 7, "nobody wakes up for it");
+        assert_eq!(quantum_that_fits(&cpu, FRAGMENT_BYTES, &completed, woken), 7, "it needs no wake-up");
         let turns = OtherCosts { turn: Nanos::from_micros(60), ..woken };
         assert_eq!(quantum_that_fits(&cpu, FRAGMENT_BYTES, &completed, turns), 2);
     }

@@ -172,7 +172,7 @@ mod tests {
 
     fn gone(files: &mut Files) -> Vec<(UserId, u64)> {
         let mut gone = Vec::new();
-        files.take_gone(FileWatcher::left, &mut gone).expect("told");
+        files.take_gone(FileWatcher::left, &mut gone).expect("reported");
         gone
     }
 

@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn an_ordinary_thread_rests_so_long_that_its_share_is_kept() {
-        assert_eq!(rest_after(QUICK_NS), Duration::ZERO, "nobody waits there");
+        assert_eq!(rest_after(QUICK_NS), Duration::ZERO, "no thread waits there");
         assert_eq!(rest_after(1_000_000), Duration::from_millis(20));
         assert_eq!(rest_after(80_000_000), REST_MAX);
     }

@@ -291,7 +291,7 @@ mod tests {
         let own = ThreadClass::of(0).expect("ours");
         own.give(0).expect("what it is already");
         // Above the largest pid that Linux assigns.
-        assert_eq!(ThreadClass::of(1 << 23).expect_err("nobody").raw_os_error(), Some(libc::ESRCH));
+        assert_eq!(ThreadClass::of(1 << 23).expect_err("no such thread").raw_os_error(), Some(libc::ESRCH));
     }
 
     #[test]
