@@ -191,7 +191,7 @@ fn counted_descriptors(world: &World) -> u64 {
     users.iter().find(|held| held.user == UserId(NOBODY)).map_or(0, |held| held.descriptors)
 }
 
-/// Found with 86 connections that were cut: the daemon's user had as many descriptors on their way as it may have, and whoever
+/// Found with 86 connections that were cut: the daemon's user had as many descriptors on their way as it may have, and a program that
 /// was to get some, root too, was cut.
 #[test]
 fn answers_in_sockets_that_are_kept_take_no_descriptors_from_others() {

@@ -21,7 +21,7 @@ use crate::proc;
 use crate::world::{SOURCE, World};
 
 const HUGE_BYTES: usize = 2 << 20;
-const SEALED: &str = "rings are sealed for whoever writes later, and one page of each 2 MiB is held";
+const SEALED: &str = "rings are sealed against later writes, and one page of each 2 MiB is held";
 const RINGER: &str = "rings are unmapped and closed by the user's ringer";
 const CHECKED: &str = "every value in a ring is read once and checked";
 const HELD: &str = "rings count in the user's quota of memory";
@@ -397,7 +397,7 @@ fn unsealed_files_are_not_read_and_still_count() {
         assert!(flow.attach(&raw).is_err(), "it is not sealed");
     }
     assert_eq!(world.faults(), before, "page faults of the processor's thread");
-    assert_eq!(status().api.broken_rings, 0, "nobody has looked");
+    assert_eq!(status().api.broken_rings, 0, "they are not checked yet");
 
     // Sealed, notified twice, and full of nonsense: now it is checked, and found broken.
     // SAFETY: as above.
@@ -411,7 +411,7 @@ fn unsealed_files_are_not_read_and_still_count() {
     eventually("the ring is given up", || status().api.broken_rings == 1);
     // SAFETY: of this function alone.
     let done = [base, sealed].map(|base| unsafe { libc::munmap(base, len.next_multiple_of(HUGE_BYTES)) });
-    assert_eq!(done, [0, 0], "nobody holds the files any more");
+    assert_eq!(done, [0, 0], "no process holds the files any more");
     drop(flow);
     eventually("its memory is given back", || used() == idle);
     assert_eq!(world.faults(), before);

@@ -20,7 +20,7 @@ const SEALED_IN_DRIVER: &str = "signalling is sealed for the driver";
 const COOKIE: &str = "cookies of channels, checked at every hop";
 const EDGE: &str = "packets are checked once, at the edge";
 const ONCE: &str = "each packet number is taken once in a life";
-const ERRORS: &str = "what the kernel is told of a path changes nothing";
+const ERRORS: &str = "ICMP messages about a path change nothing";
 
 /// Who is not heard for 250 ms is taken for dead: a flood that drowns HELLOs ends the channel in a short run.
 const UDP: Setup = Setup { hello: "50ms", ..Setup::DEFAULT };
@@ -216,7 +216,7 @@ fn mac_of(address: Ipv4Addr) -> [u8; 6] {
         {
             return mac;
         }
-        assert!(Instant::now() < until, "nobody knows {address}");
+        assert!(Instant::now() < until, "no neighbour has {address}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

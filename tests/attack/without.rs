@@ -121,7 +121,7 @@ fn trial(mechanism: &Mechanism, without: &'static str) -> Option<String> {
         _ if has_hung => Some("a daemon hung".to_owned()),
         _ if dead > 0 => Some(format!("{dead} daemons died")),
         _ if !is_running => None,
-        Err(_) => Some("the witness' channel ended, or had messages that nobody sent".to_owned()),
+        Err(_) => Some("the witness' channel ended, or had messages that were never sent".to_owned()),
         Ok(attack) => {
             let round = Round { control, attack };
             eprintln!("{}: {round}", mechanism.name);

@@ -142,7 +142,7 @@ impl World {
         let busy = busy.iter().zip(self.processor_times()).map(|(before, after)| after - *before);
         let processor_share = busy.max().expect("three").as_secs_f64() / begun.elapsed().as_secs_f64();
         let received = latencies_ns.len() as u64;
-        assert!(received <= count, "{received} messages of {count}: somebody else has sent some");
+        assert!(received <= count, "{received} messages of {count}: another program has sent some");
         self.missing += count - received;
         let turn_ns = |host: &Endsystem| host.status().expect("status").engine.loop_ns_max;
         Harm {
@@ -197,7 +197,7 @@ impl World {
     pub fn dead(&self) -> usize {
         let is_dead = |daemon: &&Program| {
             let path = format!("/proc/{}/stat", daemon.pid().as_raw_nonzero());
-            let stat = std::fs::read_to_string(path).expect("a process that nobody has waited for");
+            let stat = std::fs::read_to_string(path).expect("a process that was not waited for");
             stat.rsplit(')').next().expect("fields").trim_start().starts_with('Z')
         };
         self.daemons.iter().filter(is_dead).count()

@@ -37,7 +37,7 @@ pub const PROMISES: [Promise; 3] = [
     Promise { world: System::Kernel, message: "nothing", breach: "harms everybody", admission: "none" },
     Promise {
         world: System::KernelPriority,
-        message: "goes before bulk; no figure says when it arrives",
+        message: "goes before bulk; no bound on its arrival",
         breach: "harms everybody in its class, and bulk",
         admission: "none: it joins the class",
     },

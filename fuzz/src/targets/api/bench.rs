@@ -327,7 +327,7 @@ impl Bench {
                     journal.push(packet.bytes.clone());
                 }
                 let client = self.clients.iter().position(|client| client.id == Some(id));
-                let answer = packet.parse().expect("what a daemon says is of the API");
+                let answer = packet.parse().expect("a daemon's packets are of the API");
                 let Some(client) = client.filter(|client| client % HOSTS == host) else { return };
                 self.take_ring(client, answer, packet.descriptors);
             }
@@ -357,7 +357,7 @@ impl Bench {
         };
         self.clients[client].rings.push(Ring { ends, region });
         let attached = Call { id: ATTACHED, request: Request::Attached { channel } };
-        let id = self.clients[client].id.expect("it has just been told");
+        let id = self.clients[client].id.expect("it has just been reported");
         self.services[client % HOSTS].handle(id, attached);
     }
 
