@@ -199,7 +199,7 @@ fn demo_whole(_: &Network) -> Found {
     vec![("whole", shape_of_success(&["demo", "--directory", &place("shape-demo")]))]
 }
 
-/// A host over this driver has none: `relay` tests compare what one looks like.
+/// A host over this driver has none: the tests of `relay` compare one.
 fn connections(network: &Network) -> Found {
     vec![
         ("none", Shape::of(&network.a.verb(&["connections", "--json"]).json())),

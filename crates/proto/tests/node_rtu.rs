@@ -396,7 +396,7 @@ fn a_late_answer_finds_only_those_that_remain() {
     assert!(bench.node.accounts().iter().all(|account| account.counted == account.held));
 }
 
-/// Work that comes before the answer counts from the grant on: a decision that took long makes nobody late.
+/// Work that comes before the answer counts from the grant on: a long decision does not make a handler late.
 #[test]
 fn work_before_the_grant_counts_from_the_grant_on() {
     for class in [low(MS(1), 2), RtuClass::periodic(MS(1), 2)] {

@@ -6,12 +6,13 @@
 //! promise is this host's: it holds from the wire to the program's ring and back, not in the network.
 //!
 //! The host needs an `xdp` link with `flows_max` above 0. With an engine in this process ([`Endsystem::embedded`]) the program may
-//! do everything. Through a daemon, the operator says who may connect and listen where (`[[daemon.tcp]]`). The kernel sees none
+//! do everything. Through a daemon, the operator sets who may connect and listen, and to which addresses (`[[daemon.tcp]]`). The kernel sees none
 //! of these packets, so neither do its firewall and tcpdump.
 
 #[cfg(feature = "embedded")]
 mod embedded;
 mod listener;
+mod rings;
 mod side;
 mod stream;
 
@@ -190,7 +191,7 @@ impl Endsystem {
     ) -> Result<TcpStream, TcpError> {
         let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
         let opened = embedded::connect(host, peer, qos, settings)?;
-        Ok(TcpStream::new(&self.connection, opened))
+        Ok(TcpStream::new(&self.connection, side::embedded(opened)))
     }
 
     /// Does what [`Endsystem::bind_tcp`] does, with settings of the connections; their MTU is the link's.

@@ -108,7 +108,7 @@ fn parts(terms: TcpTerms) -> (Parts, RemoteOutbox, RemoteInbox, Receiver<TcpEven
         rings: Rings { outbox: outbox.clone(), inbox: inbox.clone(), chunk_bytes: CHUNK_BYTES },
         segments_out: segments.clone(),
         segments_in: Box::new(Out(segments)),
-        // Whoever has stopped to listen needs no news.
+        // A program that has stopped listening needs no events.
         notify: Box::new(move |event| drop(news.send(event))),
     };
     (parts, outbox, inbox, events)

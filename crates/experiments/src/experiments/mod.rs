@@ -5,6 +5,7 @@
 mod acceptance;
 mod clips;
 mod contest;
+mod dispatch;
 mod findings;
 mod harts;
 mod harts_adapter;
@@ -29,7 +30,7 @@ mod small_messages;
 mod sweep;
 mod tail;
 mod video_traces;
-pub mod worker;
+mod worker;
 
 use anyhow::{Context, bail};
 use punctual_host::config::Driver;
@@ -41,6 +42,7 @@ use crate::measure::{Latencies, Side};
 use crate::report::ensure_writable;
 use crate::testbed::{Conditions, Privilege, driver, privilege};
 pub use crate::testbed::{Peer, Wanted};
+pub use dispatch::work_if_asked;
 pub use findings::Findings;
 pub use list::EXPERIMENTS;
 use measured::{Compared, judged, judged_under};
@@ -253,7 +255,7 @@ mod tests {
         }
         for experiment in EXPERIMENTS {
             let Experiment { name, peer, alone, .. } = experiment;
-            assert!(*peer == alone.is_empty(), "{name} says why it runs on one machine only, where it does");
+            assert!(*peer == alone.is_empty(), "{name}: a reason if it runs on one machine only");
             let objection = experiment.objection(true, None);
             assert!(objection.is_none_or(|why| !peer && why.contains(alone)), "{name}");
         }

@@ -6,10 +6,13 @@ mod devices;
 pub mod drivers;
 mod error;
 mod file;
+mod given;
+mod kernel_rate;
 mod links;
 mod mistakes;
 pub(crate) mod profile;
 pub mod quantity;
+mod rate;
 mod secrets;
 mod tcp_rights;
 #[cfg(test)]
@@ -181,7 +184,10 @@ pub fn parse(text: &str, path: &Path) -> Result<HostConfig, ConfigError> {
 pub fn parse_with(text: &str, path: &Path, more: &[Driver]) -> Result<HostConfig, ConfigError> {
     let source = Source { text, path };
     let drivers = [&Driver::ALL, more].concat();
-    let file = file::read(text, &drivers).map_err(|error| source.mistake(&error))?;
+    let file = file::read(text, |name| {
+        drivers.iter().find(|driver| driver.name() == name).map_or(&[][..], |driver| driver.own_keys())
+    })
+    .map_err(|error| source.mistake(&error))?;
     convert::convert(file, &drivers, &source)
 }
 

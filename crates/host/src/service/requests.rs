@@ -19,7 +19,7 @@ use punctual_proto::ids::{ChannelId, ListenerId, Name};
 use punctual_proto::node::Node;
 use punctual_trial::{Defence, holds};
 
-use super::ringers::Held;
+use super::end::Held;
 use super::{ClientId, Effect, Host, HostGone, Service};
 use crate::tcp::daemon::DaemonTcp;
 

@@ -203,7 +203,7 @@ pub struct Bench {
 }
 
 const fn peer(user: u32) -> Peer {
-    Peer { user, process: None, pidfd: None }
+    Peer { user: UserId(user), process: None, pidfd: None }
 }
 
 impl Bench {
@@ -235,7 +235,7 @@ impl Bench {
         // The two clients of a host are of different users.
         let connected = {
             let peer = peer((client / HOSTS) as u32);
-            let account = UserId(peer.user);
+            let account = peer.user;
             self.services[client % HOSTS].connect(peer, account)
         };
         self.clients[client] = Client { id: connected.ok(), rings: Vec::new() };
@@ -327,7 +327,7 @@ impl Bench {
                     journal.push(packet.bytes.clone());
                 }
                 let client = self.clients.iter().position(|client| client.id == Some(id));
-                let answer = packet.parse().expect("what a daemon says is of the API");
+                let answer = packet.parse().expect("a daemon's packets are of the API");
                 let Some(client) = client.filter(|client| client % HOSTS == host) else { return };
                 self.take_ring(client, answer, packet.descriptors);
             }
@@ -357,7 +357,7 @@ impl Bench {
         };
         self.clients[client].rings.push(Ring { ends, region });
         let attached = Call { id: ATTACHED, request: Request::Attached { channel } };
-        let id = self.clients[client].id.expect("it has just been told");
+        let id = self.clients[client].id.expect("it has just been reported");
         self.services[client % HOSTS].handle(id, attached);
     }
 

@@ -10,7 +10,7 @@ use punctual_proto::api::{RtuClass, RtuCost, RtuEvent, RtuId, RtuTerms, UpcallDo
 use punctual_proto::config::RunPolicy;
 
 use self::sending::Sends;
-use super::host::Call;
+use super::call::Call;
 use super::{Act, Event, World};
 use crate::dice::{Dice, Draw};
 
