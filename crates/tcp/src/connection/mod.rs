@@ -255,6 +255,17 @@ impl Connection {
         }
     }
 
+    /// Ends the connection at once because nothing can leave or come any more: without a reset. It was closed if both ends had
+    /// closed and only acknowledgements were missing.
+    pub fn lost(&mut self) {
+        let is_closed = matches!(self.state(), State::TimeWait | State::LastAck | State::Closing);
+        self.time_wait = None;
+        self.ended.get_or_insert(if is_closed { Ended::Closed } else { Ended::Unreachable });
+        if self.ended == Some(Ended::Aborted) {
+            self.ended = Some(Ended::Unreachable);
+        }
+    }
+
     /// Handles an ICMP error that quotes a segment of this connection. Returns whether it was accepted.
     pub fn icmp(&mut self, now: Instant, quote: &Quote) -> bool {
         let place = self.place();

@@ -68,6 +68,8 @@ struct Program {
     gone_since: Option<Instant>,
     /// It was shown the end of the stream.
     saw_end: bool,
+    /// The channels of the connection are gone.
+    is_cut: bool,
 }
 
 impl<M: Memory> Entry<M> {
@@ -128,7 +130,19 @@ impl<M: Memory> Entry<M> {
             }
             has_more = self.deliver();
         }
+        if self.program.is_cut && self.arrived.is_empty() {
+            self.connection.lost();
+            has_more = self.deliver();
+        }
         Worked { units: done, more: has_more || !self.arrived.is_empty() }
+    }
+
+    pub fn cut(&mut self) {
+        self.program.is_cut = true;
+        self.replies.clear();
+        if self.arrived.is_empty() {
+            self.connection.lost();
+        }
     }
 
     /// Units of the segment of this number.

@@ -96,6 +96,6 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 impl<O: Outbox, I: Inbox> Place<O, I> {
     pub(super) fn waits_for_hop(&self, state: Option<State>, at: Instant) -> bool {
         let is_new = state == Some(State::SynSent) && at.since(self.since) < HOP_WAIT.0;
-        is_new && self.hop.destination().is_none()
+        is_new && self.way.hop().is_some_and(|hop| hop.destination().is_none())
     }
 }

@@ -5,7 +5,7 @@ use punctual_proto::Instant;
 use punctual_proto::api::{RtuGrant, RtuRefusal};
 use punctual_proto::memory::{Inbox, Outbox};
 
-use super::{Listening, Owned, Processor, Role};
+use super::{Listening, Owned, Processor, Role, Way};
 use crate::command::Answer;
 use crate::tcp::{Accepted, Bury, Refused, TcpId, TcpListen, TcpParts, TcpRefusal};
 
@@ -125,7 +125,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 return Err((refusal, owned.remains(rings)));
             }
         };
-        let place = self.place_tcp(index, (flow, link, hop), terms, (segments_out, owned), at)?;
+        let place = self.place_tcp(index, (flow, Way::Link(link, hop)), terms, (Some(segments_out), owned), at)?;
         let id = TcpId { index, count: place.count };
         self.insert_place(index, place);
         self.hear_of_handlers();

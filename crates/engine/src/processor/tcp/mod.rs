@@ -8,13 +8,14 @@
 mod calls;
 mod life;
 mod listen;
+mod paths;
 mod time_wait;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use punctual_link::{FlowFilter, FlowKey, ListenerFilter, NextHop};
-use punctual_proto::Instant;
+use punctual_proto::{Instant, Nanos};
 use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal, RtuTerms};
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
@@ -38,6 +39,8 @@ pub(super) struct Tcp<O: Outbox, I: Inbox> {
     listeners: BTreeMap<u32, Listening>,
     /// What answers late segments, by link.
     time_waits: BTreeMap<LinkId, TimeWait>,
+    /// Connections over channels, by the channel that brings their packets.
+    incoming: BTreeMap<ChannelId, u32>,
     /// Connections of programs in other processes, by the handles of their doorbells.
     doorbells: BTreeMap<ChannelId, TcpId>,
     /// Connections so far.
@@ -55,9 +58,8 @@ enum Role {
 
 /// What belongs to a connection outside of it.
 struct Place<O: Outbox, I: Inbox> {
-    link: LinkId,
+    way: Way,
     flow: Flow,
-    hop: NextHop,
     terms: TcpTerms,
     input: RtuId,
     output: RtuId,
@@ -67,6 +69,39 @@ struct Place<O: Outbox, I: Inbox> {
     count: u64,
     /// When it began.
     since: Instant,
+}
+
+/// What carries the packets of a connection.
+enum Way {
+    /// A link, to this next hop.
+    Link(LinkId, NextHop),
+    /// Two channels.
+    Channels(Channels),
+}
+
+/// The channels of a connection, as far as the processor needs them.
+struct Channels {
+    /// Brings packets.
+    incoming: ChannelId,
+    /// How soon to check whether a ring that was full has room.
+    pause: Nanos,
+}
+
+impl Way {
+    /// The link that it is bound to.
+    const fn link(&self) -> Option<LinkId> {
+        match self {
+            Self::Link(link, _) => Some(*link),
+            Self::Channels(_) => None,
+        }
+    }
+
+    const fn hop(&self) -> Option<&NextHop> {
+        match self {
+            Self::Link(_, hop) => Some(hop),
+            Self::Channels(_) => None,
+        }
+    }
 }
 
 /// What its owner has given, and gets back.
@@ -112,14 +147,18 @@ impl<O: Outbox, I: Inbox> Owned<O, I> {
 
 impl<O: Outbox, I: Inbox> Tcp<O, I> {
     pub fn new(limits: TcpLimits) -> Self {
-        let [connections, listeners] = [limits.connections_max, limits.listeners_max].map(|max| max as usize);
+        let TcpLimits { connections_max, listeners_max, paths_max, .. } = limits;
+        let [connections, listeners, paths] =
+            [connections_max, listeners_max, paths_max].map(|max| max as usize);
+        let endsystem = Endsystem::new(Secrets::new(limits.secret), connections, listeners);
         Self {
-            endsystem: Endsystem::new(Secrets::new(limits.secret), connections, listeners),
+            endsystem: endsystem.with_paths(paths),
             limits,
             roles: BTreeMap::new(),
             places: BTreeMap::new(),
             listeners: BTreeMap::new(),
             time_waits: BTreeMap::new(),
+            incoming: BTreeMap::new(),
             doorbells: BTreeMap::new(),
             count: 0,
         }
@@ -172,7 +211,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             Ok(index) => index,
             Err((refusal, rings)) => return answer.send(Err((refusal, owned.remains(Some(rings))))),
         };
-        match self.place_tcp(index, (flow, link, hop), terms, (segments_out, owned), at) {
+        match self.place_tcp(index, (flow, Way::Link(link, hop)), terms, (Some(segments_out), owned), at) {
             Ok(place) => self.insert_place(index, Place { phase: Phase::Asked(0, Some(answer)), ..place }),
             Err(refused) => answer.send(Err(refused)),
         }
@@ -183,9 +222,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     fn place_tcp(
         &mut self,
         index: u32,
-        (flow, link, hop): (Flow, LinkId, NextHop),
+        (flow, way): (Flow, Way),
         terms: TcpTerms,
-        (segments_out, owned): (O, Owned<O, I>),
+        (segments_out, owned): (Option<O>, Owned<O, I>),
         at: Instant,
     ) -> Result<Place<O, I>, Refused> {
         let (input, output) = match self.register_handlers(&terms, segments_out, at) {
@@ -202,18 +241,24 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             tcp.count += 1;
         }
         let phase = Phase::Asked(0, None);
-        Ok(Place { link, flow, hop, terms, input, output, owned, phase, count, since: at })
+        Ok(Place { way, flow, terms, input, output, owned, phase, count, since: at })
     }
 
     fn register_handlers(
         &mut self,
         terms: &TcpTerms,
-        segments_out: O,
+        segments_out: Option<O>,
         at: Instant,
     ) -> Result<(RtuId, RtuId), TcpRefusal> {
         let refused = |handler| move |refusal| TcpRefusal::Handler { handler, refusal };
         let input = self.node.register_handler(terms.input, at).map_err(refused("input"))?;
-        let output = self.node.register_sender(terms.output, &terms.sending, segments_out, at);
+        let output = match segments_out {
+            Some(segments_out) => {
+                self.node.register_sender(terms.output, &terms.sending, segments_out, at)
+            }
+            // What it sends goes to a channel, whose contract admission has counted.
+            None => self.node.register_handler(terms.output, at),
+        };
         let output = output.map_err(|refusal| {
             self.node.remove_handler(input, at);
             refused("output")(refusal)
@@ -267,11 +312,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         if *granted < 2 {
             return Ok(());
         }
-        let key = FlowKey { local: place.flow.local, remote: place.flow.remote };
-        let filter = FlowFilter { key, index, inlet: place.terms.inlet };
-        let port = self.ports.get_mut(usize::from(place.link.0)).ok_or(TcpRefusal::NoTcp)?;
-        port.set_flow(&filter, (place.output, place.hop.clone()))
-            .map_err(|error| TcpRefusal::Driver(error.to_string()))?;
+        if let Way::Link(link, hop) = &place.way {
+            let key = FlowKey { local: place.flow.local, remote: place.flow.remote };
+            let filter = FlowFilter { key, index, inlet: place.terms.inlet };
+            let port = self.ports.get_mut(usize::from(link.0)).ok_or(TcpRefusal::NoTcp)?;
+            port.set_flow(&filter, (place.output, hop.clone()))
+                .map_err(|error| TcpRefusal::Driver(error.to_string()))?;
+        }
         let asked = std::mem::replace(&mut place.phase, Phase::Opening);
         if let Phase::Asked(_, Some(answer)) = asked {
             answer.send(Ok(TcpId { index, count: place.count }));
