@@ -150,8 +150,8 @@ pub struct TcpJoin<O: Outbox, I: Inbox> {
     pub pause: Nanos,
     /// Settings of the connection.
     pub config: TcpConfig,
-    /// Terms of both handlers; what the output handler sends is the channel's.
-    pub terms: TcpTerms,
+    /// Terms of each of both handlers; what the output handler sends is in the channel's contract.
+    pub terms: RtuTerms,
     /// The program's rings.
     pub rings: Rings<HostMemory<O, I>>,
     /// The ring of segments, which the output handler fills.

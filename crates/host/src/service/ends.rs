@@ -29,6 +29,8 @@ pub(super) enum Stage {
     Incoming { contract: Contract, messages: u32, asker: Option<Requester> },
     /// Rings are attached.
     Open,
+    /// It carries packets of this TCP connection, and its program has it no more.
+    Joined { connection: ChannelId },
     /// A best-effort end: the node sends no event when it is closed.
     BestEffort,
     /// A handler that waits for the answer of admission.

@@ -44,7 +44,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             }
         }
         match &place.way {
-            Way::Link(link, _) => {
+            Way::Link(link, ..) => {
                 if let Some(port) = self.ports.get_mut(usize::from(link.0)) {
                     port.clear_flow(FlowKey { local: place.flow.local, remote: place.flow.remote }, place.output);
                 }

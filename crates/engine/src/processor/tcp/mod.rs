@@ -14,9 +14,9 @@ mod time_wait;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use punctual_link::{FlowFilter, FlowKey, ListenerFilter, NextHop};
+use punctual_link::{FlowFilter, FlowKey, Inlet, ListenerFilter, NextHop};
 use punctual_proto::{Instant, Nanos};
-use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal, RtuTerms};
+use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal, RtuSending, RtuTerms};
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_tcp::endsystem::{Endsystem, Rings, Segments};
@@ -60,7 +60,8 @@ enum Role {
 struct Place<O: Outbox, I: Inbox> {
     way: Way,
     flow: Flow,
-    terms: TcpTerms,
+    /// Terms of the input handler.
+    terms: RtuTerms,
     input: RtuId,
     output: RtuId,
     owned: Owned<O, I>,
@@ -73,8 +74,8 @@ struct Place<O: Outbox, I: Inbox> {
 
 /// What carries the packets of a connection.
 enum Way {
-    /// A link, to this next hop.
-    Link(LinkId, NextHop),
+    /// A link, to this next hop, with bounds of its packets in the driver.
+    Link(LinkId, NextHop, Inlet),
     /// Two channels.
     Channels(Channels),
 }
@@ -91,14 +92,14 @@ impl Way {
     /// The link that it is bound to.
     const fn link(&self) -> Option<LinkId> {
         match self {
-            Self::Link(link, _) => Some(*link),
+            Self::Link(link, ..) => Some(*link),
             Self::Channels(_) => None,
         }
     }
 
     const fn hop(&self) -> Option<&NextHop> {
         match self {
-            Self::Link(_, hop) => Some(hop),
+            Self::Link(_, hop, _) => Some(hop),
             Self::Channels(_) => None,
         }
     }
@@ -169,7 +170,7 @@ impl<O: Outbox, I: Inbox> Tcp<O, I> {
     pub fn add_doorbell(&mut self, channel: ChannelId, connection: TcpId) -> Option<RtuTerms> {
         let place = self.places.get(&connection.index).filter(|place| place.count == connection.count)?;
         self.doorbells.insert(channel, connection);
-        Some(place.terms.input)
+        Some(place.terms)
     }
 
     pub fn remove_doorbell(&mut self, channel: ChannelId) {
@@ -211,23 +212,26 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             Ok(index) => index,
             Err((refusal, rings)) => return answer.send(Err((refusal, owned.remains(Some(rings))))),
         };
-        match self.place_tcp(index, (flow, Way::Link(link, hop)), terms, (Some(segments_out), owned), at) {
+        let TcpTerms { input, output, sending, inlet } = terms;
+        let way = Way::Link(link, hop, inlet);
+        let sends = Some((sending, segments_out));
+        match self.place_tcp(index, (flow, way), [input, output], (sends, owned), at) {
             Ok(place) => self.insert_place(index, Place { phase: Phase::Asked(0, Some(answer)), ..place }),
             Err(refused) => answer.send(Err(refused)),
         }
         self.hear_of_handlers();
     }
 
-    /// Registers both handlers of a connection; forgets it if that is refused.
+    /// Registers the input and the output handler of a connection; forgets it if that is refused.
     fn place_tcp(
         &mut self,
         index: u32,
         (flow, way): (Flow, Way),
-        terms: TcpTerms,
-        (segments_out, owned): (Option<O>, Owned<O, I>),
+        terms: [RtuTerms; 2],
+        (sends, owned): (Option<(RtuSending, O)>, Owned<O, I>),
         at: Instant,
     ) -> Result<Place<O, I>, Refused> {
-        let (input, output) = match self.register_handlers(&terms, segments_out, at) {
+        let (input, output) = match self.register_handlers(terms, sends, at) {
             Ok(handlers) => handlers,
             Err(refusal) => {
                 let rings = self.programs.tcp.as_mut().and_then(|tcp| tcp.endsystem.remove(index));
@@ -241,23 +245,21 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             tcp.count += 1;
         }
         let phase = Phase::Asked(0, None);
-        Ok(Place { way, flow, terms, input, output, owned, phase, count, since: at })
+        Ok(Place { way, flow, terms: terms[0], input, output, owned, phase, count, since: at })
     }
 
     fn register_handlers(
         &mut self,
-        terms: &TcpTerms,
-        segments_out: Option<O>,
+        terms: [RtuTerms; 2],
+        sends: Option<(RtuSending, O)>,
         at: Instant,
     ) -> Result<(RtuId, RtuId), TcpRefusal> {
         let refused = |handler| move |refusal| TcpRefusal::Handler { handler, refusal };
-        let input = self.node.register_handler(terms.input, at).map_err(refused("input"))?;
-        let output = match segments_out {
-            Some(segments_out) => {
-                self.node.register_sender(terms.output, &terms.sending, segments_out, at)
-            }
+        let input = self.node.register_handler(terms[0], at).map_err(refused("input"))?;
+        let output = match sends {
+            Some((sending, ring)) => self.node.register_sender(terms[1], &sending, ring, at),
             // What it sends goes to a channel, whose contract admission has counted.
-            None => self.node.register_handler(terms.output, at),
+            None => self.node.register_handler(terms[1], at),
         };
         let output = output.map_err(|refusal| {
             self.node.remove_handler(input, at);
@@ -312,9 +314,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         if *granted < 2 {
             return Ok(());
         }
-        if let Way::Link(link, hop) = &place.way {
+        if let Way::Link(link, hop, inlet) = &place.way {
             let key = FlowKey { local: place.flow.local, remote: place.flow.remote };
-            let filter = FlowFilter { key, index, inlet: place.terms.inlet };
+            let filter = FlowFilter { key, index, inlet: *inlet };
             let port = self.ports.get_mut(usize::from(link.0)).ok_or(TcpRefusal::NoTcp)?;
             port.set_flow(&filter, (place.output, hop.clone()))
                 .map_err(|error| TcpRefusal::Driver(error.to_string()))?;
