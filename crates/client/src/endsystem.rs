@@ -85,7 +85,12 @@ impl Endsystem {
         self.listen_boxed(Name::new(name)?, handler_time, Box::new(agent))
     }
 
-    pub(crate) fn listen_boxed(&self, name: Name, handler_time: Nanos, agent: Agent) -> Result<Listener, Error> {
+    pub(crate) fn listen_boxed(
+        &self,
+        name: Name,
+        handler_time: Nanos,
+        agent: Agent,
+    ) -> Result<Listener, Error> {
         self.listen_into(name, Arc::new(ListenerQueue::new(agent, handler_time)))
     }
 

@@ -13,7 +13,9 @@ use punctual_tcp::endsystem::Endsystem;
 
 use crate::error::EngineGone;
 use crate::handle::{CallError, EngineHandle, WatchError};
-use crate::tcp::{Accepted, TcpConnect, TcpId, TcpJoin, TcpListen, TcpParts, TcpRefusal, TcpStatus, TcpTimeWait};
+use crate::tcp::{
+    Accepted, TcpConnect, TcpId, TcpJoin, TcpListen, TcpParts, TcpRefusal, TcpStatus, TcpTimeWait,
+};
 
 impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// The way to `remote` over a link; it is asked for, and followed while a clone of it exists.

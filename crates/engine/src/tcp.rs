@@ -7,8 +7,8 @@
 use std::net::SocketAddr;
 
 use punctual_link::{Inlet, NextHop};
-use punctual_proto::api::{RtuRefusal, RtuSending, RtuTerms};
 use punctual_proto::Nanos;
+use punctual_proto::api::{RtuRefusal, RtuSending, RtuTerms};
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
 pub use punctual_tcp::endsystem::{Rings, Segments, Status as TcpStatus};

@@ -34,7 +34,9 @@ pub use path::PathListener;
 pub use punctual_engine::tcp::{TcpConfig as Settings, TcpRefusal as Refusal};
 #[cfg(feature = "embedded")]
 pub use punctual_host::TcpError as HostTcpError;
-pub use punctual_ipc::api::{TcpConnectionStatus as ConnectionStatus, TcpEnd as Ended, TcpState as State};
+pub use punctual_ipc::api::{
+    TcpConnectionStatus as ConnectionStatus, TcpEnd as Ended, TcpPath as Path, TcpState as State,
+};
 pub use stream::TcpStream;
 
 use listener::Listening;

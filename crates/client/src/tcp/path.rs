@@ -40,7 +40,8 @@ fn contract(class: RtuClass, deadline: Option<Nanos>) -> Result<Contract, TcpErr
         }
         RtuClass::BestEffort => (LEAST, 1, LEAST, Policing::Demote),
     };
-    let rate = Rate::every(interval).ok_or_else(|| TcpError::Qos("more than a packet a nanosecond".into()))?;
+    let rate =
+        Rate::every(interval).ok_or_else(|| TcpError::Qos("more than a packet a nanosecond".into()))?;
     let contract = Contract::new(PATH_PACKET_BYTES, rate, burst, deadline.unwrap_or(within));
     Ok(Contract { policing, ..contract.map_err(|error| TcpError::Qos(error.to_string()))? })
 }
@@ -94,7 +95,9 @@ impl Endsystem {
     ) -> Result<TcpStream, TcpError> {
         let Address { port: name, host } = peer.parse::<Address>().map_err(Error::from)?;
         let there: u16 = name.as_str().parse().ok().filter(|port| *port > 0).ok_or_else(|| {
-            TcpError::Qos(format!("{peer}: write PORT@HOST, with a port of 1 to 65535 and a host of the directory"))
+            TcpError::Qos(format!(
+                "{peer}: write PORT@HOST, with a port of 1 to 65535 and a host of the directory"
+            ))
         })?;
         let class = qos.class();
         let contract = contract(class, deadline)?;
@@ -110,15 +113,17 @@ impl Endsystem {
 
     /// A port that no connection of this host has, held by a listener on its name.
     fn take_port(&self, contract: Contract) -> Result<(u16, Listener), TcpError> {
-        let first = PORT_FIRST + (std::process::id() as u16 ^ self.connection.next_port()) % (u16::MAX - PORT_FIRST);
+        let first =
+            PORT_FIRST + (std::process::id() as u16 ^ self.connection.next_port()) % (u16::MAX - PORT_FIRST);
         let mut last = None;
         for at in 0..PORT_TRIES {
             let port = PORT_FIRST + (first - PORT_FIRST + at) % (u16::MAX - PORT_FIRST);
             // Only the channel that was asked for.
-            let agent: Agent = Box::new(move |incoming: &IncomingRequest| match incoming.contract == contract {
-                true => Consent::Accept,
-                false => Consent::refuse("this is not the contract that was asked for"),
-            });
+            let agent: Agent =
+                Box::new(move |incoming: &IncomingRequest| match incoming.contract == contract {
+                    true => Consent::Accept,
+                    false => Consent::refuse("this is not the contract that was asked for"),
+                });
             match self.listen_boxed(listening(port)?, Nanos::ZERO, agent) {
                 Ok(listener) => return Ok((port, listener)),
                 Err(error @ Error::Request(_)) => last = Some(error),
@@ -261,7 +266,8 @@ impl PathListener {
         let id = match next {
             Next::Accepted(accepted) => {
                 let (id, receiver) = (accepted.listener, Receiver::new(&self.connection, accepted)?);
-                let is_from = |half: &Half| receiver.request().is_some_and(|it| it.from == half.from.host.as_str());
+                let is_from =
+                    |half: &Half| receiver.request().is_some_and(|it| it.from == half.from.host.as_str());
                 let Some(half) = pending.0.get_mut(&id).filter(|half| is_from(half)) else { return Ok(None) };
                 half.incoming = Some(receiver);
                 id

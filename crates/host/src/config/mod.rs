@@ -289,7 +289,16 @@ impl HostConfig {
         let &Self { real_time, spin, forbidden_calls, heap, .. } = self;
         let tcp = self.tcp_limits(random()?, random()?);
         let node = if tcp.connections_max > 0 { with_tcp_calls(node) } else { node };
-        Ok(EngineConfig { node, links, real_time, spin, seed: random()?, forbidden_calls, heap, tcp: Some(tcp) })
+        Ok(EngineConfig {
+            node,
+            links,
+            real_time,
+            spin,
+            seed: random()?,
+            forbidden_calls,
+            heap,
+            tcp: Some(tcp),
+        })
     }
 
     /// Room for TCP of this host's own. Connections of all links share their numbers, so the link with the least room bounds

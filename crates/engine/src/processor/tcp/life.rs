@@ -46,7 +46,10 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         match &place.way {
             Way::Link(link, ..) => {
                 if let Some(port) = self.ports.get_mut(usize::from(link.0)) {
-                    port.clear_flow(FlowKey { local: place.flow.local, remote: place.flow.remote }, place.output);
+                    port.clear_flow(
+                        FlowKey { local: place.flow.local, remote: place.flow.remote },
+                        place.output,
+                    );
                 }
             }
             Way::Channels(Channels { incoming, .. }) => drop(tcp.incoming.remove(incoming)),

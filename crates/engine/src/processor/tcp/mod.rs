@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use punctual_link::{FlowFilter, FlowKey, Inlet, ListenerFilter, NextHop};
-use punctual_proto::{Instant, Nanos};
 use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal, RtuSending, RtuTerms};
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::{Instant, Nanos};
 use punctual_tcp::endsystem::{Endsystem, Rings, Segments};
 use punctual_tcp::{Flow, Secrets};
 

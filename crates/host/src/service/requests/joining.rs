@@ -52,12 +52,14 @@ impl<H: Host> Service<H> {
                 return Err(RequestError::Unknown.into());
             }
         }
-        let statuses = self.on_node(move |node, _| [outgoing, incoming].map(|channel| node.channel(channel)))?;
+        let statuses =
+            self.on_node(move |node, _| [outgoing, incoming].map(|channel| node.channel(channel)))?;
         let [Some(out), Some(back)] = statuses else { return Err(RequestError::Unknown.into()) };
         check_ends(&out, &back, &peer)?;
         self.host.serve_joined_tcp(&self.alarm).map_err(|error| ApiError::Tcp(error.to_string()))?;
         let asked = (!accepts).then_some(flow.remote);
-        let (channel, (outbox, inbox)) = self.make_tcp(client, account, call, (asked, class, path_bytes(class)))?;
+        let (channel, (outbox, inbox)) =
+            self.make_tcp(client, account, call, (asked, class, path_bytes(class)))?;
         self.take_channels(channel, Joined { outgoing, incoming });
         let join = Join { flow, outgoing, incoming, class, interval: out.contract.interval() };
         self.tcp()?.join(channel, join, rings(outbox, inbox));
