@@ -266,6 +266,20 @@ impl Connection {
         }
     }
 
+    /// The route to the peer carries packets of `mtu_bytes` from now on. The connection follows, up to the size that it began
+    /// with; what is in flight in larger segments is sent again.
+    pub fn route_changed(&mut self, mtu_bytes: u32, now: Instant) {
+        let before = self.path.current();
+        let mtu = u16::try_from(mtu_bytes).unwrap_or(u16::MAX).min(self.config.mtu_bytes);
+        if self.ended.is_some() || !self.path.device_changed(mtu) {
+            return;
+        }
+        self.machine.set_mtu(self.flow, self.path.current(), now);
+        if self.path.current() < before {
+            self.recovery.path_shrank(self.place().sent);
+        }
+    }
+
     /// Handles an ICMP error that quotes a segment of this connection. Returns whether it was accepted.
     pub fn icmp(&mut self, now: Instant, quote: &Quote) -> bool {
         let place = self.place();

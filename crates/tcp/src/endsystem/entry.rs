@@ -98,6 +98,10 @@ impl<M: Memory> Entry<M> {
         self.connection.icmp(now, quote)
     }
 
+    pub fn route_changed(&mut self, mtu_bytes: u32, now: Instant) {
+        self.connection.route_changed(mtu_bytes, now);
+    }
+
     pub fn arrived(&mut self, packet: M::Frame) {
         self.arrived.push_back(packet);
     }
@@ -312,6 +316,7 @@ impl<M: Memory> Entry<M> {
             segments_in: self.segments_in,
             segments_out: self.segments_out,
             dropped: self.dropped,
+            path_mtu_bytes: self.connection.path_mtu_bytes(),
             readable_bytes: self.connection.readable_bytes(),
             unacknowledged_bytes: self.connection.unacknowledged_bytes(),
         }

@@ -56,6 +56,8 @@ pub struct Status {
     pub segments_out: u64,
     /// Segments that came and belonged to no connection, or were broken.
     pub dropped: u64,
+    /// The largest packet that is sent now, in bytes.
+    pub path_mtu_bytes: u16,
     /// Bytes that were received and not given to the program.
     pub readable_bytes: usize,
     /// Bytes that the peer has not acknowledged.
@@ -209,6 +211,13 @@ impl<M: Memory> Endsystem<M> {
         let quote = icmp::parse(packet)?;
         let index = *self.flows.get(&quote.flow)?;
         self.entry(index)?.icmp(now, &quote).then_some(index)
+    }
+
+    /// The route of a connection carries packets of `mtu_bytes` from now on.
+    pub fn route_changed(&mut self, index: u32, mtu_bytes: u32, now: Instant) {
+        if let Some(entry) = self.entry(index) {
+            entry.route_changed(mtu_bytes, now);
+        }
     }
 
     /// Whether the input handler of a connection has work: a packet waits, or bytes or the end of the stream wait for room in

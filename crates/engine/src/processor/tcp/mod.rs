@@ -59,6 +59,8 @@ enum Role {
 /// What belongs to a connection outside of it.
 struct Place<O: Outbox, I: Inbox> {
     way: Way,
+    /// Version of the next hop that the connection follows.
+    hop_version: u32,
     flow: Flow,
     /// Terms of the input handler.
     terms: RtuTerms,
@@ -245,7 +247,18 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             tcp.count += 1;
         }
         let phase = Phase::Asked(0, None);
-        Ok(Place { way, flow, terms: terms[0], input, output, owned, phase, count, since: at })
+        Ok(Place {
+            way,
+            hop_version: 0,
+            flow,
+            terms: terms[0],
+            input,
+            output,
+            owned,
+            phase,
+            count,
+            since: at,
+        })
     }
 
     fn register_handlers(
