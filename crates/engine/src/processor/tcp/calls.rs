@@ -92,7 +92,11 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             Role::TimeWait(_) => Default::default(),
         };
         let ended = now();
-        let done = UpcallDone { units: worked.units, more: worked.more, took: ended.since(begun) };
+        // A ring that is full is looked at again later (`settle_tcp`), not at once.
+        let is_full =
+            matches!(role, Role::Output(index) if tcp.places.get(&index).is_some_and(Place::is_full));
+        let more = worked.more && !is_full;
+        let done = UpcallDone { units: worked.units, more, took: ended.since(begun) };
         self.node.finish_upcall(&work, done, ended);
         match role {
             Role::Input(index) | Role::Output(index) => self.settle_tcp(index, ended),

@@ -11,12 +11,16 @@ use crate::direct;
 use crate::tcp::{Bury, Refused, TcpId, TcpJoin, TcpRefusal};
 
 impl<O: Outbox, I: Inbox> Place<O, I> {
-    /// When its output handler, which has work at `due`, is to be called: a full ring of a channel is looked at again later. (A
-    /// link's handler is called when its link has room.)
+    /// Whether the ring of its outgoing channel is full. (A link's handler is called when its link has room.)
+    pub(super) fn is_full(&self) -> bool {
+        let has_room = self.owned.segments.as_ref().is_none_or(|segments| segments.has_room());
+        matches!(self.way, Way::Channels(_)) && !has_room
+    }
+
+    /// When its output handler, which has work at `due`, is to be called: a full ring is looked at again later.
     pub(super) fn not_before_room(&self, due: Instant, at: Instant) -> Instant {
-        let is_full = self.owned.segments.as_ref().is_some_and(|segments| !segments.has_room());
         match &self.way {
-            Way::Channels(channels) if is_full => due.max(at + channels.pause),
+            Way::Channels(channels) if self.is_full() => due.max(at + channels.pause),
             _ => due,
         }
     }

@@ -125,6 +125,16 @@ impl<H: Host> Service<H> {
         }
     }
 
+    /// A connection has begun. A channel of it may have ended meanwhile.
+    pub(super) fn cut_if_lost(&self, connection: ChannelId) {
+        let Some(End { stage: Stage::Tcp(tcp), .. }) = self.ends.get(&connection) else { return };
+        let Some(Joined { outgoing, incoming }) = tcp.path else { return };
+        let is_whole = [outgoing, incoming].iter().all(|channel| self.ends.contains_key(channel));
+        if let (false, Some(tcp)) = (is_whole, self.host.tcp()) {
+            tcp.cut(connection, incoming);
+        }
+    }
+
     /// The node has closed a channel of a connection: the connection ends, or its other channel is closed as well.
     pub(in crate::service) fn joined_closed(&mut self, channel: ChannelId) {
         let Some(End { stage: Stage::Joined { connection }, .. }) = self.ends.get(&channel) else { return };

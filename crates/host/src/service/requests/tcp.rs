@@ -318,6 +318,7 @@ impl<H: Host> Service<H> {
                 }
             }
         }
+        self.cut_if_lost(channel);
         self.answer_open(channel);
     }
 
