@@ -84,6 +84,8 @@ struct Channels {
     packets: u64,
     latency_max: Nanos,
     bound_max: Nanos,
+    /// Why nothing is promised at the end of the run.
+    degraded: Vec<String>,
 }
 
 fn streams() -> anyhow::Result<[StreamSpec; 2]> {
@@ -208,12 +210,11 @@ impl Channels {
                 let all = endsystem.channels()?;
                 let status = all.into_iter().find(|status| status.channel == path.incoming);
                 let status = status.context("a channel that is gone")?;
-                let bound =
-                    path.receiving.context("a path without a promise: its hosts need a real-time class")?;
                 counted.misses += status.counters.misses;
                 counted.packets += status.counters.messages_out;
                 counted.latency_max = counted.latency_max.max(status.counters.latency_max);
-                counted.bound_max = counted.bound_max.max(bound);
+                counted.bound_max = counted.bound_max.max(status.contract.deadline);
+                counted.degraded.extend(status.degraded_why);
             }
         }
         Ok(counted)
@@ -290,10 +291,13 @@ fn judge(finished: &[Finished], excuses: &Excuses) -> Measured {
 }
 
 fn check_channels(measured: &mut Measured, channels: &Channels) {
-    let Channels { misses, packets, latency_max, bound_max } = channels;
+    let Channels { misses, packets, latency_max, bound_max, degraded } = channels;
     measured.at_most("packets later than their channel's bound, by its counters", *misses as f64, 0.0);
     measured.at_least("packets that the channels delivered", *packets as f64, 1.0);
     measured.note(format!(
         "packets of the connection: {packets}, the slowest after {latency_max}, bound {bound_max}"
     ));
+    for why in degraded {
+        measured.note(format!("a channel of the connection promises nothing at the end of the run: {why}"));
+    }
 }
