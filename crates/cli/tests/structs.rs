@@ -24,6 +24,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "parts of a connection that its owner hands over; the processor takes them apart at once",
     ),
     ("engine", "TcpConnect", "a request, taken apart at once"),
+    ("engine", "TcpJoin", "a request, taken apart at once"),
     ("engine", "TcpListen", "a request, taken apart at once"),
     ("engine", "TcpTimeWait", "a request, taken apart at once"),
     ("engine", "Counters", "a report: numbers of one writer each, read together as `EngineStatistics`"),

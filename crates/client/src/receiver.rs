@@ -33,7 +33,7 @@ pub struct Receiver {
 
 impl Receiver {
     pub(crate) fn new(connection: &Arc<Connection>, accepted: Accepted) -> Result<Self, Error> {
-        let Accepted { channel, ring, request, handler_time } = accepted;
+        let Accepted { channel, ring, request, handler_time, .. } = accepted;
         let mut receiver = Self::attach(connection, channel, ring, Some(request))?;
         receiver.handler_time = handler_time;
         Ok(receiver)

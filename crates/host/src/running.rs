@@ -131,6 +131,13 @@ impl EngineHost {
         &self.tcp_links
     }
 
+    fn start_tcp(&self, links: Vec<(LinkId, u32)>, alarm: &Alarm) -> io::Result<()> {
+        let tcp = DaemonTcp::start(self.engine.clone(), links, alarm, self.forbidden_calls);
+        // It is started once.
+        let _ = self.tcp.set(tcp.map_err(io::Error::other)?);
+        Ok(())
+    }
+
     /// A handle with which a thread calls the node on the processor's thread.
     pub(crate) fn engine(&self) -> EngineHandle<OutboxReader, InboxWriter> {
         self.engine.clone()
@@ -213,12 +220,11 @@ impl Host for EngineHost {
     }
 
     fn serve_tcp(&self, alarm: &Alarm) -> io::Result<()> {
-        if !self.tcp_links.is_empty() {
-            let (engine, links) = (self.engine.clone(), self.tcp_links.clone());
-            let tcp = DaemonTcp::start(engine, links, alarm, self.forbidden_calls);
-            let _ = self.tcp.set(tcp.map_err(io::Error::other)?);
-        }
-        Ok(())
+        if self.tcp_links.is_empty() { Ok(()) } else { self.start_tcp(self.tcp_links.clone(), alarm) }
+    }
+
+    fn serve_joined_tcp(&self, alarm: &Alarm) -> io::Result<()> {
+        if self.tcp.get().is_some() { Ok(()) } else { self.start_tcp(Vec::new(), alarm) }
     }
 
     fn tcp(&self) -> Option<&DaemonTcp> {

@@ -212,7 +212,7 @@ impl Tree {
         for ((from, here), _) in &read.imports {
             let found = match here {
                 Some(here) if here == name => {
-                    let Some(from) = self.absolute(module, from) else { return None };
+                    let from = self.absolute(module, from)?;
                     return self.defining(&[&from, &rest[1..]].concat(), seen);
                 }
                 Some(_) => None,

@@ -10,7 +10,7 @@ use punctual_host::{EmbeddedHost, TcpEnds, TcpListening, TcpNews, TcpWish, api_e
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 
 use super::rings::Rings;
-use super::{Ended, Qos, Status, TcpError};
+use super::{Ended, Promise, Qos, Status, TcpError};
 use crate::connection::Connection;
 
 /// How long a connection may take to open.
@@ -104,6 +104,7 @@ impl Connected {
         Ok(status.map(|status| Status {
             local: status.flow.local,
             peer: status.flow.remote,
+            promise: Promise::ThisHost,
             state: api_state(status.state),
             ended: status.ended.map(api_end),
             segments_in: status.segments_in,

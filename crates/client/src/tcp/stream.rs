@@ -13,6 +13,7 @@ use super::rings::Rings;
 use super::side::{Opened, REASON_WITHIN, Side};
 use super::{Ended, State, Status, TcpError};
 use crate::connection::Connection;
+use crate::listener::Listener;
 
 /// A TCP connection of this host's own. Dropping it closes it: bytes that were written still leave, as long as the endsystem
 /// lives. A process that ends takes its engine along, and what has not left is lost: wait before that
@@ -37,6 +38,8 @@ pub struct TcpStream {
     is_closing: bool,
     /// The peer has closed its direction, and everything was read.
     saw_end: bool,
+    /// Holds the port of a connection with a reserved path.
+    port: Option<Listener>,
 }
 
 impl TcpStream {
@@ -53,7 +56,14 @@ impl TcpStream {
             is_nonblocking: false,
             is_closing: false,
             saw_end: false,
+            port: None,
         }
+    }
+
+    /// The stream holds its port as long as it is there.
+    pub(super) fn holding(mut self, port: Listener) -> Self {
+        self.port = Some(port);
+        self
     }
 
     /// This host's address and port.

@@ -23,6 +23,7 @@ mod rio_latency;
 mod rio_roundtrip;
 mod rio_utilisation;
 mod rtu_latency;
+mod rtu_path;
 mod rtu_streams;
 mod sim_scale;
 mod sim_speed;

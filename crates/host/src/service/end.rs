@@ -10,6 +10,7 @@ use punctual_ipc::ring::RingHandles;
 use punctual_ipc::ring::incoming::InboxHealth;
 use punctual_ipc::ring::outgoing::OutboxHealth;
 use punctual_proto::api::{RtuClass, RtuId, UserId};
+use punctual_proto::ids::ChannelId;
 
 use super::ClientId;
 use super::waiting::Requester;
@@ -25,6 +26,8 @@ pub(super) enum Stage {
     Incoming { contract: Contract, messages: u32, asker: Option<Requester> },
     /// Rings are attached.
     Open,
+    /// It carries packets of this TCP connection, and its program has it no more.
+    Joined { connection: ChannelId },
     /// A best-effort end: the node sends no event when it is closed.
     BestEffort,
     /// A handler that waits for the answer of admission.
@@ -47,6 +50,13 @@ pub(super) struct Registering {
     pub(super) priority: Option<u8>,
 }
 
+/// The channels of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Joined {
+    pub(super) outgoing: ChannelId,
+    pub(super) incoming: ChannelId,
+}
+
 /// A connection of a program.
 pub(super) struct TcpEndpoint {
     pub(super) class: RtuClass,
@@ -61,6 +71,8 @@ pub(super) struct TcpEndpoint {
     pub(super) doorbell: Option<OwnedFd>,
     pub(super) flow: Option<Flow>,
     pub(super) is_open: bool,
+    /// Its channels.
+    pub(super) path: Option<Joined>,
 }
 
 /// The quota that a ring, or a doorbell of it, takes.

@@ -3,6 +3,7 @@
 mod best_effort;
 mod consent;
 mod doorbells;
+mod joining;
 mod making;
 mod opening;
 mod pages;
@@ -118,6 +119,10 @@ impl<H: Host> Service<H> {
             Request::Register { terms, thread } => self.register(client, account, id, terms, thread),
             Request::Reports { channel } => self.reports(client, channel),
             Request::ConnectTcp { peer, class } => self.connect_tcp(client, account, id, peer, class),
+            Request::JoinTcp { outgoing, incoming, peer, ports, class, accepts } => {
+                let wanted = joining::Wanted { channels: [outgoing, incoming], peer, ports, class, accepts };
+                self.join_tcp(client, account, id, wanted)
+            }
             Request::ListenTcp { local, class, backlog } => {
                 self.listen_tcp(client, account, id, local, (class, backlog))
             }
@@ -185,6 +190,10 @@ impl<H: Host> Service<H> {
         if self.ends.get(&channel).is_none_or(|end| end.client.is_none_or(|owner| is_anothers(owner, client)))
         {
             // It may have been closed from the other side a moment ago: closing is done either way.
+            return done();
+        }
+        if self.is_joined(channel) {
+            // The connection closes it.
             return done();
         }
         self.close_end(channel);

@@ -128,6 +128,10 @@ impl Host for Engine {
         Ok(())
     }
 
+    fn serve_joined_tcp(&self, _: &Alarm) -> std::io::Result<()> {
+        Ok(())
+    }
+
     fn tcp(&self) -> Option<&DaemonTcp> {
         None
     }

@@ -91,6 +91,18 @@ impl<M: Memory> Plane<M> {
         Some(())
     }
 
+    /// Gives a channel that starts here another outgoing ring; `None` if the channel is not here or has none. Messages that were
+    /// taken stay.
+    pub fn replace_outbox(&mut self, channel: ChannelId, outbox: M::Outbox, now: Instant) -> Option<()> {
+        match &mut self.channels.clips.get_mut(channel)?.role {
+            RoleState::Source(source) if source.outbox.is_some() => source.outbox = Some(outbox),
+            _ => return None,
+        }
+        self.show_from_now_on(channel);
+        self.serve_ring(channel, Portion::ALONE, now);
+        Some(())
+    }
+
     /// The ring of a channel that ends here; `None` if it does not.
     pub fn attach_inbox(&mut self, channel: ChannelId, inbox: M::Inbox) -> Option<()> {
         self.channels.sink(channel)?.sink.inbox = Some(inbox);
