@@ -15,6 +15,7 @@ mod host;
 mod late;
 mod link_rate;
 mod output;
+mod pcap;
 mod profile;
 mod recording;
 mod relay;
@@ -53,6 +54,7 @@ enum Verb {
     Status(verbs::status::Status),
     Channels(verbs::channels::Channels),
     Connections(verbs::connections::Connections),
+    Capture(verbs::capture::Capture),
     Admit(verbs::admit::Admit),
     Send(verbs::send::Send),
     Recv(verbs::recv::Recv),
@@ -73,6 +75,7 @@ impl Verb {
             Self::Status(verb) => verb.run(output),
             Self::Channels(verb) => verb.run(output),
             Self::Connections(verb) => verb.run(output),
+            Self::Capture(verb) => verb.run(output),
             Self::Admit(verb) => verb.run(output),
             Self::Send(verb) => verb.run(output),
             Self::Recv(verb) => verb.run(output),

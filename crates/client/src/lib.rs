@@ -29,6 +29,7 @@
 //! connection: they are in shared memory between this process and the host's engine.
 
 mod agents;
+pub mod capture;
 mod channel;
 mod connection;
 #[cfg(feature = "embedded")]

@@ -52,6 +52,7 @@ use self::spin::{Spin, Waited};
 use self::standstill_timer::StandstillTimer;
 use self::tcp::Tcp;
 use self::waiting::{BACKGROUND, COMMANDS};
+use crate::capture::Capture;
 use crate::command::Answer;
 use crate::config::EngineConfig;
 use crate::decider::Decider;
@@ -99,6 +100,8 @@ struct Programs<O: Outbox, I: Inbox> {
     bodies: Bodies,
     /// TCP of this host's own, if it runs any.
     tcp: Option<Tcp<O, I>>,
+    /// Where packets are copied to.
+    capture: Option<Capture<I>>,
 }
 
 /// Times at which the processor checks its inputs, and at which it sleeps.
@@ -210,7 +213,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let mut node = Node::new(config.node, config.seed, now())?;
         node.decide_elsewhere();
         let tcp = config.tcp.map(Tcp::new);
-        let programs = Programs { doorbells: Doorbells::default(), bodies: Bodies::default(), tcp };
+        let programs =
+            Programs { doorbells: Doorbells::default(), bodies: Bodies::default(), tcp, capture: None };
         let share = Share::of(config.real_time.class, node.cpu_utilisation(), shared.counters())?;
         Ok(Self {
             node,
@@ -312,6 +316,11 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 || self.ports.iter().any(DrivenLink::must_retry),
             ended,
         }
+    }
+
+    /// The capture that runs.
+    pub(crate) const fn capture(&mut self) -> &mut Option<Capture<I>> {
+        &mut self.programs.capture
     }
 
     fn serve_doorbells(&mut self, at: Instant) -> bool {

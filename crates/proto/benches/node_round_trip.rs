@@ -54,7 +54,9 @@ impl Pair {
 
 fn round_trips(criterion: &mut Criterion<CpuTime>) {
     let mut pair = Pair::new();
-    if let Some(times) = std::env::var("PUNCTUAL_ROUND_TRIPS").ok().and_then(|times| times.parse().ok()) {
+    #[expect(clippy::disallowed_methods, reason = "a bench has no arguments of its own")]
+    let times = std::env::var("PUNCTUAL_ROUND_TRIPS");
+    if let Some(times) = times.ok().and_then(|times| times.parse().ok()) {
         return (0..times).for_each(|_: u32| assert!(pair.round_trip()));
     }
     criterion.bench_function("round trip", |bencher| {

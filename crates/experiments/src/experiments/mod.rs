@@ -24,6 +24,7 @@ mod rio_roundtrip;
 mod rio_utilisation;
 mod rtu_latency;
 mod rtu_path;
+mod rtu_relay;
 mod rtu_streams;
 mod sim_scale;
 mod sim_speed;

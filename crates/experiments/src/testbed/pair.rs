@@ -211,6 +211,12 @@ impl Pair {
         configuration::text(&self.spec, 0, &options, &self.key, Path::new(""))
     }
 
+    /// The configuration of an engine of b.
+    pub fn far_text(&self, options: &Options) -> String {
+        let options = Options { cpus: self.cpus.clone(), ends: self.ends.clone(), ..options.clone() };
+        configuration::text(&self.spec, 1, &options, &self.key, Path::new(""))
+    }
+
     /// The bare drivers of both hosts: a's, b's. Only over namespaces.
     ///
     /// # Errors

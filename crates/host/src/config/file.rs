@@ -188,6 +188,8 @@ pub(super) struct DaemonTable {
     pub forbidden_calls: Option<Forbidden>,
     #[serde(default)]
     pub tcp: Vec<TcpRightTable>,
+    #[serde(default)]
+    pub capture_users: Vec<u32>,
 }
 
 #[derive(Debug, Deserialize)]

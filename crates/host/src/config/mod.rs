@@ -31,6 +31,7 @@ use punctual_os::calls::Forbidden;
 use punctual_os::realtime::{RealTime, SchedulingClass};
 use punctual_os::{heap, random_u64};
 use punctual_proto::Ppm;
+use punctual_proto::api::UserId;
 use punctual_proto::config::{KernelTraffic, NodeConfig};
 use punctual_proto::ids::Epoch;
 use punctual_trial::{Defence, holds};
@@ -131,6 +132,8 @@ pub struct DaemonConfig {
     pub forbidden_calls: Forbidden,
     /// Who may use TCP of the host's own.
     pub tcp_rights: TcpRights,
+    /// Users who may capture packets, beside root and the daemon's own user.
+    pub capture_users: Vec<UserId>,
 }
 
 impl DaemonConfig {
@@ -153,6 +156,7 @@ impl Default for DaemonConfig {
             request_share_per_user_max: Ppm(5_000),
             forbidden_calls: Forbidden::default(),
             tcp_rights: TcpRights::default(),
+            capture_users: Vec::new(),
         }
     }
 }

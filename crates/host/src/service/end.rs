@@ -35,6 +35,8 @@ pub(super) enum Stage {
     /// A handler of a program. `reports`: the ring back, until the program has asked for it. No event follows when it is
     /// closed.
     Handler { handler: RtuId, reports: Option<RingHandles> },
+    /// A capture of packets. No event follows when it is closed.
+    Capture,
     /// A TCP connection.
     Tcp(Box<TcpEndpoint>),
     /// A TCP listener, with the class of its connections. `call`: waits for the answer of admission.

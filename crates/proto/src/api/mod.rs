@@ -2,6 +2,7 @@
 
 mod account;
 mod breach;
+mod capture;
 mod close;
 mod directory;
 mod event;
@@ -22,6 +23,7 @@ pub use crate::config::WorkKind;
 pub use crate::ids::Role;
 pub use account::Account;
 pub use breach::{Breach, BrokenStage, Cause, LateArrivals, LateStage, SeenIn, StageName};
+pub use capture::{CAPTURE_HEAD_BYTES, CaptureHead, CapturedKind};
 pub use close::{CloseReason, Receipt};
 pub use event::{Event, LinkChange, Notice};
 pub use filter::{FilterChange, PathFilter};

@@ -7,11 +7,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use punctual_engine::capture::CaptureFilter;
 use punctual_host::DaemonTcp;
 use punctual_host::config::TcpRights;
 use punctual_host::service::{ClientId, Effect, Host, HostGone, Service};
-use punctual_ipc::api::EngineStatus;
 use punctual_ipc::api::{Answer, Call, FromDaemon, Quotas, Request, VERSION};
+use punctual_ipc::api::{CapturedLink, EngineStatus};
 use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingHandles, RingShape};
 use punctual_ipc::shm::Region;
 use punctual_ipc::socket::Peer;
@@ -135,6 +136,20 @@ impl Host for Engine {
     fn tcp(&self) -> Option<&DaemonTcp> {
         None
     }
+
+    fn captured_links(&self) -> Vec<CapturedLink> {
+        Vec::new()
+    }
+
+    fn may_capture(&self, _: UserId) -> bool {
+        true
+    }
+
+    fn begin_capture(&self, _: ChannelId, _: CaptureFilter, _: (InboxWriter, u32)) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn end_capture(&self, _: ChannelId) {}
 
     fn tcp_rights(&self) -> &TcpRights {
         &self.rights

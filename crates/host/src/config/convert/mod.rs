@@ -14,6 +14,7 @@ use std::ops::Range;
 use punctual_analysis::pairs_text;
 use punctual_os::calls::Forbidden;
 use punctual_os::realtime::{self, RealTime, RealTimeError, SchedulingClass};
+use punctual_proto::api::UserId;
 use punctual_proto::config::{
     CpuConfig, Interference, LinkConfig, NodeConfig, RouteConfig, SignallingConfig,
 };
@@ -332,6 +333,7 @@ fn daemon(table: Spanned<DaemonTable>, source: &Source<'_>) -> Result<DaemonConf
         request_share_per_user_max: share,
         forbidden_calls: table.forbidden_calls.unwrap_or(default.forbidden_calls),
         tcp_rights: TcpRights(rights.map_err(|what| source.error(at, what))?),
+        capture_users: table.capture_users.iter().copied().map(UserId).collect(),
     })
 }
 
