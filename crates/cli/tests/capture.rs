@@ -64,7 +64,7 @@ fn is_sound(packet: &[u8]) -> bool {
     let pseudo = sum(&ip[12..20]) + u32::from(ip[9]) + rest.len() as u32;
     usize::from(u16::from_be_bytes([ip[2], ip[3]])) == packet.len()
         && sum(ip) == 0
-        && (pseudo + sum(rest)) % 0xffff == 0
+        && (pseudo + sum(rest)).is_multiple_of(0xffff)
 }
 
 fn source(packet: &[u8]) -> Ipv4Addr {
