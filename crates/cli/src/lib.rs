@@ -9,10 +9,13 @@ mod causes;
 mod doctor;
 mod driver_name;
 pub mod files;
+mod film;
+mod h264;
 mod host;
 mod late;
 mod link_rate;
 mod output;
+mod pcap;
 mod profile;
 mod recording;
 mod relay;
@@ -51,6 +54,7 @@ enum Verb {
     Status(verbs::status::Status),
     Channels(verbs::channels::Channels),
     Connections(verbs::connections::Connections),
+    Capture(verbs::capture::Capture),
     Admit(verbs::admit::Admit),
     Send(verbs::send::Send),
     Recv(verbs::recv::Recv),
@@ -71,6 +75,7 @@ impl Verb {
             Self::Status(verb) => verb.run(output),
             Self::Channels(verb) => verb.run(output),
             Self::Connections(verb) => verb.run(output),
+            Self::Capture(verb) => verb.run(output),
             Self::Admit(verb) => verb.run(output),
             Self::Send(verb) => verb.run(output),
             Self::Recv(verb) => verb.run(output),

@@ -1,6 +1,8 @@
 //! `punctual relay` between kernels: the relay runs on a host of its own network namespace, TCP of the kernel is at both ends.
 //! Needs root.
 
+#[path = "common/cable.rs"]
+mod cable;
 #[path = "../../link/tests/common/host.rs"]
 mod host;
 
@@ -10,97 +12,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
+use cable::{A, B, Daemon, PUNCTUAL, cable, configuration, on};
 use host::{Host, privileged};
 use serde_json::Value;
 
-const PUNCTUAL: &str = env!("CARGO_BIN_EXE_punctual");
-const A: &str = "10.96.0.1";
-const B: &str = "10.96.0.2";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn address(ip: &str, port: u16) -> SocketAddr {
     SocketAddr::new(ip.parse().expect("an address"), port)
-}
-
-/// Hosts `a`, which relays, and `b` on one cable.
-fn cable() -> (Host, Host) {
-    let (a, b) = (Host::new(), Host::new());
-    a.run(&format!("ip link add va type veth peer name vb netns {}", b.name()));
-    for (host, device, ip) in [(&a, "va", A), (&b, "vb", B)] {
-        host.ip_batch(&format!("link set lo up\nlink set {device} up\naddress add {ip}/30 dev {device}\n"));
-    }
-    a.await_up("va");
-    b.await_up("vb");
-    (a, b)
-}
-
-/// A configuration of `a` in a file of its own.
-fn configuration(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("punctual-relay-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let file = folder.join("a.toml");
-    let text = format!(
-        r#"
-        node.name = "a"
-        processor.best_effort_host = true
-        processor.profile_measure = false
-        processor.costs = {{ send_message = "1us", send_packet = "1us", send_packet_later = "1us", forward_packet = "1us",
-                             receive_packet = "1us", deliver_message = "1us", copy_kib = "200ns", cold_start = "20us" }}
-        signalling.key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-        host = [{{ name = "a", id = 1 }}, {{ name = "b", id = 2 }}]
-        [[link]]
-        name = "to-b"
-        neighbour = "b"
-        driver = "xdp"
-        device = "va"
-        local = "{A}"
-        peer = "{B}"
-        rate = "1Gbit/s"
-        kernel_traffic = "exclusive"
-        prediction_error = "500ms"
-        flows_max = 16
-        listeners_max = 2
-        [daemon]
-        socket = "{socket}"
-        forbidden_calls = "end"
-        "#,
-        socket = folder.join("a.sock").display(),
-    );
-    std::fs::write(&file, text).expect("written");
-    file
-}
-
-/// A command on `a`.
-fn on(a: &Host, program: &Path, arguments: &[&str]) -> Command {
-    // `ip netns exec` would mount /sys anew, which not every container allows.
-    let mut command = Command::new("nsenter");
-    command.arg(format!("--net=/run/netns/{}", a.name())).arg(program).args(arguments);
-    command
-}
-
-/// A daemon on `a`, which ends when it is dropped.
-struct Daemon(Child);
-
-impl Daemon {
-    fn start(a: &Host, file: &Path) -> Self {
-        let program = Path::new(PUNCTUAL).with_file_name("punctuald");
-        assert!(program.is_file(), "{} is not there: cargo build -p punctual-daemon", program.display());
-        let mut command = on(a, &program, &["--config"]);
-        let mut daemon = command.arg(file).stderr(Stdio::piped()).spawn().expect("a daemon");
-        let lines = BufReader::new(daemon.stderr.take().expect("piped")).lines();
-        let mut log = lines.map_while(Result::ok);
-        assert!(log.any(|line| line.contains("ready")), "the daemon has ended");
-        // Its log goes on, and is not read: nothing of this test fills the pipe.
-        std::mem::forget(log);
-        Self(daemon)
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// A relay on `a`, once it listens. Its standard error stays open: it may write to it.

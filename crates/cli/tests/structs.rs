@@ -17,9 +17,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("proto", "Layout", "the header as it is on the wire, read in place"),
     ("tcp", "Layout", "the header as it is on the wire, read in place"),
     ("tcp", "Rings", "parts of a connection that a program hands over; its memory cannot be compared"),
-    ("tcp", "Accepted", "a connection on its way from a listener to its handlers, taken apart at once"),
     ("engine", "EngineConfig", "configuration; its links are boxed drivers, which nothing compares"),
-    ("engine", "Wires", "configuration of a measurement: the ends of its links"),
     (
         "engine",
         "TcpParts",

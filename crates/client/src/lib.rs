@@ -29,6 +29,7 @@
 //! connection: they are in shared memory between this process and the host's engine.
 
 mod agents;
+pub mod capture;
 mod channel;
 mod connection;
 #[cfg(feature = "embedded")]
@@ -88,9 +89,9 @@ pub use punctual_proto::api::{
     MeasuredRate, NodeStatus, PathRecord, RateRefusal, RateStatus, Receipt, RefuseCause, Role, SeenIn,
     StageGrant, StageKind, UserId, WakeRecord, WorkKind, name_of,
 };
+pub use punctual_proto::breach::Lateness;
 pub use punctual_proto::config::{CostSource, Degraded, KernelTraffic};
 pub use punctual_proto::ids::{Address, ChannelId, Name};
 pub use punctual_proto::latencies::{Bucket, Observation, Observed};
 pub use punctual_proto::memory::{MessageInfo, Timeliness};
-pub use punctual_proto::watch::Lateness;
 pub use punctual_proto::words::{counted, rate_text};

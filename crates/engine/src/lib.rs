@@ -5,6 +5,7 @@
 //! embedding program calls the node on the processor's thread. Processing a message allocates no memory.
 
 mod body;
+pub mod capture;
 mod command;
 mod config;
 mod connections;

@@ -3,11 +3,15 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use punctual_engine::capture::CaptureFilter;
 use punctual_engine::{Engine, EngineError, EngineHandle, Events, HostMemory, LinkReport, SchedulingClass};
-use punctual_ipc::api::{ClassStatus, DriverDrops, DriverStatus, EngineStatus, ProfileStatus, Quotas};
+use punctual_ipc::api::{
+    CapturedLink, ClassStatus, DriverDrops, DriverStatus, EngineStatus, ProfileStatus, Quotas,
+};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_ipc::wake::{Alarm, Rank};
 use punctual_link::Link;
@@ -18,14 +22,14 @@ use punctual_os::{heap, now};
 use punctual_proto::api::{
     BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
 };
-use punctual_proto::config::NodeConfig;
+use punctual_proto::config::{LinkConfig, NodeConfig};
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::node::Node;
 use punctual_proto::{Contract, Instant, Nanos};
 use thiserror::Error;
 
 use crate::calibration::{CalibrationError, calibrate};
-use crate::config::{ConfigError, DaemonConfig, HostConfig, TcpRights};
+use crate::config::{ConfigError, DaemonConfig, HostConfig, LinkDriver, TcpRights};
 use crate::priorities::Priorities;
 use crate::service::{Host, HostGone};
 use crate::tcp::daemon::DaemonTcp;
@@ -69,6 +73,14 @@ pub struct EngineHost {
     tcp_links: Vec<(LinkId, u32)>,
     tcp: OnceCell<DaemonTcp>,
     tcp_rights: TcpRights,
+    capturing: Capturing,
+}
+
+/// What captures of packets need to know.
+struct Capturing {
+    links: Vec<CapturedLink>,
+    /// Users who may capture, beside root and the daemon's own.
+    users: Vec<UserId>,
 }
 
 /// A host that has the costs of protocol work, and has not opened any link or socket yet.
@@ -96,7 +108,7 @@ impl Prepared {
         let Self { config, profile } = self;
         let sleeps = config.spin == Nanos::ZERO && links.iter().all(|link| link.spins().longest() == 0);
         let engine = Engine::start(config.engine_config(links)?)?;
-        let tcp_links = tcp_links(&config);
+        let (tcp_links, capturing) = (tcp_links(&config), Capturing::of(&config));
         let events = engine.events();
         Ok(EngineHost {
             engine,
@@ -112,6 +124,7 @@ impl Prepared {
             tcp_links,
             tcp: OnceCell::new(),
             tcp_rights: config.daemon.tcp_rights,
+            capturing,
         })
     }
 }
@@ -123,6 +136,23 @@ fn tcp_links(config: &HostConfig) -> Vec<(LinkId, u32)> {
     rooms
         .map(|((link, _), id)| (LinkId(id), link.packet_bytes_max.min(link.best_effort_bytes_max())))
         .collect()
+}
+
+impl Capturing {
+    fn of(config: &HostConfig) -> Self {
+        let link = |(link, driver): (&LinkConfig, &dyn LinkDriver)| {
+            let ends = driver.ends().map(|ends| {
+                [0, 1].map(|port| {
+                    let ours = SocketAddr::new(ends.local, ends.ports[port]);
+                    [ours, SocketAddr::new(ends.peer, ends.peer_ports[port])]
+                })
+            });
+            CapturedLink { name: link.name.to_string(), ends }
+        };
+        let drivers = config.drivers.iter().map(|driver| &**driver);
+        let links = config.node.links.iter().zip(drivers).map(link).collect();
+        Self { links, users: config.daemon.capture_users.clone() }
+    }
 }
 
 impl EngineHost {
@@ -233,6 +263,31 @@ impl Host for EngineHost {
 
     fn tcp_rights(&self) -> &TcpRights {
         &self.tcp_rights
+    }
+
+    fn captured_links(&self) -> Vec<CapturedLink> {
+        self.capturing.links.clone()
+    }
+
+    fn may_capture(&self, user: UserId) -> bool {
+        self.capturing.users.contains(&user)
+    }
+
+    fn begin_capture(
+        &self,
+        channel: ChannelId,
+        filter: CaptureFilter,
+        ring: (InboxWriter, u32),
+    ) -> Result<(), String> {
+        match self.engine.capture(channel, filter, ring) {
+            Ok(begun) => begun.map_err(|busy| busy.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn end_capture(&self, channel: ChannelId) {
+        // A stopped engine has ended it.
+        let _ = self.engine.end_capture(channel);
     }
 
     fn try_next_event(&self) -> Result<Option<Event>, HostGone> {

@@ -53,7 +53,7 @@ fn text(connections: &[ConnectionStatus]) -> String {
 fn class(class: RtuClass) -> String {
     match class {
         RtuClass::LowDelay { interval, units, .. } => format!("low-delay {units}/{interval}"),
-        RtuClass::Guaranteed { period, units } => format!("guaranteed {units}/{period}"),
+        RtuClass::Guaranteed { period, units, .. } => format!("guaranteed {units}/{period}"),
         RtuClass::BestEffort => "best-effort".into(),
     }
 }

@@ -3,6 +3,7 @@
 pub mod admit;
 pub mod analyze;
 pub mod bench;
+pub mod capture;
 pub mod channels;
 pub mod connections;
 pub mod demo;

@@ -7,13 +7,14 @@
 //! directory the path can be reserved as well, over any driver ([`Endsystem::connect_tcp_reserved`], ADR 0055).
 //!
 //! To other hosts, this host needs an `xdp` link with `flows_max` above 0. With an engine in this process ([`Endsystem::embedded`]) the program may
-//! do everything. Through a daemon, the operator says who may connect and listen where (`[[daemon.tcp]]`). The kernel sees none
+//! do everything. Through a daemon, the operator sets who may connect and listen, and to which addresses (`[[daemon.tcp]]`). The kernel sees none
 //! of these packets, so neither do its firewall and tcpdump.
 
 #[cfg(feature = "embedded")]
 mod embedded;
 mod listener;
 mod path;
+mod rings;
 mod side;
 mod stream;
 
@@ -122,7 +123,7 @@ pub enum Qos {
         /// Segments in any interval, in each direction.
         units: u32,
     },
-    /// Each period has time and slots for so much data, in each direction.
+    /// Each period has time and slots for so much data, in each direction. Data that is written once a period leaves at once.
     Guaranteed {
         /// Data bits a second.
         rate: BitRate,
@@ -150,7 +151,7 @@ impl Qos {
                 // One segment more: data that is written at once may be cut where the ring of bytes begins again
                 // (`punctual_tcp::endsystem::segments_max`).
                 let units = bytes.div_ceil(u128::from(SEGMENT_DATA_BYTES)) + 1;
-                RtuClass::Guaranteed { period, units: u32::try_from(units).unwrap_or(u32::MAX) }
+                RtuClass::periodic(period, u32::try_from(units).unwrap_or(u32::MAX))
             }
             Self::BestEffort => RtuClass::BestEffort,
         }
@@ -229,7 +230,7 @@ impl Endsystem {
     ) -> Result<TcpStream, TcpError> {
         let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
         let opened = embedded::connect(host, peer, qos, settings)?;
-        Ok(TcpStream::new(&self.connection, opened))
+        Ok(TcpStream::new(&self.connection, side::embedded(opened)))
     }
 
     /// Does what [`Endsystem::bind_tcp`] does, with settings of the connections; their MTU is the link's.

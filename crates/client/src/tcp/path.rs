@@ -35,7 +35,7 @@ fn contract(class: RtuClass, deadline: Option<Nanos>) -> Result<Contract, TcpErr
             (Nanos(interval.0 / u64::from(units.max(1))), units, interval, Policing::Demote)
         }
         // One a period is margin: a queue that a late call leaves behind gets shorter.
-        RtuClass::Guaranteed { period, units } => {
+        RtuClass::Guaranteed { period, units, .. } => {
             (Nanos(period.0 / (u64::from(units) + 1)), units, period, Policing::Delay)
         }
         RtuClass::BestEffort => (LEAST, 1, LEAST, Policing::Demote),
@@ -317,7 +317,7 @@ mod tests {
     fn a_class_becomes_a_contract() {
         let ms = Nanos::from_millis;
         let of = |class, deadline| contract(class, deadline).expect("a contract");
-        let guaranteed = of(RtuClass::Guaranteed { period: ms(10), units: 9 }, None);
+        let guaranteed = of(RtuClass::periodic(ms(10), 9), None);
         assert_eq!((guaranteed.interval(), guaranteed.burst_messages_max), (ms(1), 9));
         assert_eq!((guaranteed.deadline, guaranteed.policing), (ms(10), Policing::Delay));
         assert_eq!(guaranteed.message_bytes_max, 1_280);
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!((low.interval(), low.deadline, low.policing), (ms(2), ms(3), Policing::Demote));
         let best = of(RtuClass::BestEffort, None);
         assert_eq!((best.interval(), best.burst_messages_max), (ms(1_000), 1));
-        let never = contract(RtuClass::Guaranteed { period: Nanos(100), units: 9 }, None);
+        let never = contract(RtuClass::periodic(Nanos(100), 9), None);
         assert!(matches!(never, Err(TcpError::Qos(_))), "{never:?}");
     }
 

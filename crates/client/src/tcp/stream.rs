@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use punctual_ipc::ring::outgoing::PushError;
 use punctual_ipc::ring::{InboxReader, OutboxWriter};
 
-use super::side::{REASON_WITHIN, Rings, Side};
+use super::rings::Rings;
+use super::side::{Opened, REASON_WITHIN, Side};
 use super::{Ended, State, Status, TcpError};
 use crate::connection::Connection;
 use crate::listener::Listener;
@@ -42,10 +43,7 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    pub(super) fn new(
-        connection: &Arc<Connection>,
-        (side, Rings { outbox, inbox }, ends): (Side, Rings, [SocketAddr; 2]),
-    ) -> Self {
+    pub(super) fn new(connection: &Arc<Connection>, (side, Rings { outbox, inbox }, ends): Opened) -> Self {
         Self {
             connection: Arc::clone(connection),
             side,
@@ -137,7 +135,7 @@ impl TcpStream {
             if is_sent || until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(is_sent);
             }
-            // The peer's acknowledgement wakes nobody.
+            // The peer's acknowledgement does not wake this thread.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -241,7 +239,7 @@ impl Read for TcpStream {
             if self.saw_end || buffer.is_empty() {
                 return Ok(0);
             }
-            // Before the look into the ring: a ring may be filled and closed between two looks.
+            // Read before the ring: a ring may be filled and closed between two reads.
             let is_closed = self.inbox.is_closed();
             if self.take()? {
                 // An empty message is the end.

@@ -2,7 +2,7 @@
 //! traffic beside them.
 
 use punctual_os::now;
-use punctual_proto::api::CloseReason;
+use punctual_proto::api::{CapturedKind, CloseReason};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::{BitRate, Instant};
 
@@ -27,7 +27,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             let count = self.received.len();
             for packet in self.received.drain(..) {
                 let from = port::node_port(packet.port);
-                self.pace.spin.stay(packet.stream, at);
+                self.timing.spin.stay(packet.stream, at);
+                if let Some(capture) = &mut self.programs.capture {
+                    let kind = packet.ip.map_or_else(|| port::captured(from), |_| CapturedKind::Ip);
+                    let head = (kind, false, port.id());
+                    capture.packet(head, packet.frame.as_ref(), Instant(packet.received_ns));
+                }
                 if let Some(ip) = packet.ip {
                     if let Some(tcp) = &mut self.programs.tcp {
                         tcp.arrived(&mut self.node, ip, packet.frame, at);
@@ -73,7 +78,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             }
         }
         for port in &mut self.ports {
-            any |= port.transmit(&mut self.node, at, self.shared.counters());
+            let capture = &mut self.programs.capture;
+            any |= port.transmit(&mut self.node, capture, at, self.shared.counters());
         }
         any
     }

@@ -14,7 +14,7 @@ use punctual_link::kernel::Mac;
 use punctual_link::{
     FlowFilter, FlowKey, Frame, Link, LinkError, ListenerFilter, NextHop, Port, Received, Spins, Stream,
 };
-use punctual_proto::api::{self, FilterChange, PacketOut, RtuId};
+use punctual_proto::api::{self, CapturedKind, FilterChange, PacketOut, RtuId};
 use punctual_proto::config::{LinkConfig, Pacing};
 use punctual_proto::ids::{LinkId, PathId};
 use punctual_proto::memory::{Inbox, Outbox};
@@ -24,6 +24,7 @@ use punctual_trial::{Defence, holds};
 
 use self::poll_mode::PollMode;
 use super::filters::{driver_filter, path_key, seal_key};
+use crate::capture::Capture;
 use crate::memory::HostMemory;
 use crate::statistics::{Counters, LinkReport};
 
@@ -204,6 +205,7 @@ impl DrivenLink {
     pub fn transmit<O: Outbox, I: Inbox>(
         &mut self,
         node: &mut Node<HostMemory<O, I>>,
+        capture: &mut Option<Capture<I>>,
         at: Instant,
         counters: &Counters,
     ) -> bool {
@@ -228,6 +230,9 @@ impl DrivenLink {
                 return any;
             };
             any = true;
+            if let Some(capture) = capture {
+                self.copy(&transmit, capture, at);
+            }
             self.queue(transmit, at, counters);
         }
         self.unfinished = !self.full;
@@ -244,6 +249,22 @@ impl DrivenLink {
             }
         }
         self.driver.transmit_buffer()
+    }
+
+    /// Copies a packet that leaves.
+    fn copy<I: Inbox>(&mut self, transmit: &api::Transmit<Frame>, capture: &mut Capture<I>, at: Instant) {
+        let (kind, len) = match &transmit.packet {
+            PacketOut::Frame(frame) => {
+                let kind = captured(transmit.port);
+                return capture.packet((kind, true, self.id), frame.as_ref(), at);
+            }
+            PacketOut::Written(len) => (captured(transmit.port), *len),
+            PacketOut::Raw { len, .. } => (CapturedKind::Ip, *len),
+        };
+        // The buffer that the node has just written.
+        if let Some(written) = self.driver.transmit_buffer().and_then(|buffer| buffer.get(..len)) {
+            capture.packet((kind, true, self.id), written, at);
+        }
     }
 
     fn queue(&mut self, transmit: api::Transmit<Frame>, at: Instant, counters: &Counters) {
@@ -374,5 +395,13 @@ fn driver_port(port: api::Port) -> Port {
     match port {
         api::Port::Data => Port::Data,
         api::Port::Signalling => Port::Signalling,
+    }
+}
+
+/// What a captured packet of a port begins with.
+pub(super) const fn captured(port: api::Port) -> CapturedKind {
+    match port {
+        api::Port::Data => CapturedKind::Data,
+        api::Port::Signalling => CapturedKind::Signalling,
     }
 }

@@ -91,7 +91,7 @@ fn low_delay() -> RtuClass {
 }
 
 fn guaranteed() -> RtuClass {
-    RtuClass::Guaranteed { period: Nanos::from_millis(5), units: 40 }
+    RtuClass::periodic(Nanos::from_millis(5), 40)
 }
 
 /// The program's ends of a connection.
@@ -112,7 +112,7 @@ fn parts(terms: TcpTerms) -> (Parts, RemoteOutbox, RemoteInbox, Receiver<TcpEven
         rings: Rings { outbox: outbox.clone(), inbox: inbox.clone(), chunk_bytes: CHUNK_BYTES },
         segments_out: segments.clone(),
         segments_in: Box::new(Out(segments)),
-        // Whoever has stopped to listen needs no news.
+        // A program that has stopped listening needs no events.
         notify: Box::new(move |event| drop(news.send(event))),
     };
     (parts, outbox, inbox, events)
@@ -473,14 +473,14 @@ fn a_connection_that_cannot_be_carried_is_refused() {
     let remote: SocketAddr = (ip(B[0]), PORT).into();
     network.a.within(|| {
         let handle = start();
-        let whole = RtuClass::Guaranteed { period: Nanos::from_millis(1), units: 400 };
+        let whole = RtuClass::periodic(Nanos::from_millis(1), 400);
         let refused = |class_of| connect(&handle, remote, class(class_of)).err().expect("refused");
         assert!(matches!(
             refused(whole),
             TcpRefusal::Handler { handler: "input", refusal: RtuRefusal::Processor(_) }
         ));
         // The processor has room for it, and the link has not.
-        let fast = RtuClass::Guaranteed { period: Nanos::from_micros(1_100), units: 90 };
+        let fast = RtuClass::periodic(Nanos::from_micros(1_100), 90);
         let refusal = refused(fast);
         assert!(matches!(refusal, TcpRefusal::Handler { .. }), "{refusal}");
         all_is_given_back(&handle);
@@ -531,7 +531,7 @@ fn a_closed_connection_holds_no_admission() {
     let listener = network.b.within(|| TcpListener::bind(remote)).expect("a listener");
     network.a.within(|| {
         let handle = start();
-        let large = class(RtuClass::Guaranteed { period: Nanos::from_millis(5), units: 24 });
+        let large = class(RtuClass::periodic(Nanos::from_millis(5), 24));
         let begin = |port| connect_from(&handle, port, remote, large.clone(), Nanos::from_secs(30));
         let mut last = None;
         for port in 45_000..45_006 {

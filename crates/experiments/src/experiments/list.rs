@@ -6,7 +6,8 @@ use super::Run::{Measured, Simulated};
 use super::{
     Carrier, Experiment, ONE_CLOCK, acceptance, clips, harts, harts_adapter, harts_endtoend, harts_overhead,
     harts_preemption, livelock, profile_limit, rio_bandwidth, rio_cost, rio_latency, rio_roundtrip,
-    rio_utilisation, rtu_latency, rtu_path, rtu_streams, sim_scale, sim_speed, small_messages, video_traces,
+    rio_utilisation, rtu_latency, rtu_path, rtu_relay, rtu_streams, sim_scale, sim_speed, small_messages,
+    video_traces,
 };
 
 /// Why an experiment needs both hosts on one machine, beside [`ONE_CLOCK`].
@@ -179,6 +180,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
         Measured(rtu_path::run),
     )
     .of_streams(),
+    Experiment::new(
+        "rtu-relay",
+        "RTU (programs as they are)",
+        "what `punctual relay` adds to round trips of 64 B and to redis, against the kernel alone and a plain proxy",
+        Measured(rtu_relay::run),
+    )
+    .of_tcp(),
     Experiment::new(
         "acceptance",
         "HARTS 3.2; CLIPS 4.2",

@@ -6,10 +6,13 @@ mod devices;
 pub mod drivers;
 mod error;
 mod file;
+mod given;
+mod kernel_rate;
 mod links;
 mod mistakes;
 pub(crate) mod profile;
 pub mod quantity;
+mod rate;
 mod secrets;
 mod tcp_rights;
 #[cfg(test)]
@@ -28,6 +31,7 @@ use punctual_os::calls::Forbidden;
 use punctual_os::realtime::{RealTime, SchedulingClass};
 use punctual_os::{heap, random_u64};
 use punctual_proto::Ppm;
+use punctual_proto::api::UserId;
 use punctual_proto::config::{KernelTraffic, NodeConfig};
 use punctual_proto::ids::Epoch;
 use punctual_trial::{Defence, holds};
@@ -128,6 +132,8 @@ pub struct DaemonConfig {
     pub forbidden_calls: Forbidden,
     /// Who may use TCP of the host's own.
     pub tcp_rights: TcpRights,
+    /// Users who may capture packets, beside root and the daemon's own user.
+    pub capture_users: Vec<UserId>,
 }
 
 impl DaemonConfig {
@@ -150,6 +156,7 @@ impl Default for DaemonConfig {
             request_share_per_user_max: Ppm(5_000),
             forbidden_calls: Forbidden::default(),
             tcp_rights: TcpRights::default(),
+            capture_users: Vec::new(),
         }
     }
 }
@@ -181,7 +188,10 @@ pub fn parse(text: &str, path: &Path) -> Result<HostConfig, ConfigError> {
 pub fn parse_with(text: &str, path: &Path, more: &[Driver]) -> Result<HostConfig, ConfigError> {
     let source = Source { text, path };
     let drivers = [&Driver::ALL, more].concat();
-    let file = file::read(text, &drivers).map_err(|error| source.mistake(&error))?;
+    let file = file::read(text, |name| {
+        drivers.iter().find(|driver| driver.name() == name).map_or(&[][..], |driver| driver.own_keys())
+    })
+    .map_err(|error| source.mistake(&error))?;
     convert::convert(file, &drivers, &source)
 }
 

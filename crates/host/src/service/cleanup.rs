@@ -126,9 +126,13 @@ impl<H: Host> Service<H> {
         if let (true, Some(tcp)) = (self.ends.get(&channel).is_some_and(is_tcp), self.host.tcp()) {
             tcp.release(channel);
         }
+        if self.ends.get(&channel).is_some_and(|end| matches!(end.stage, Stage::Capture)) {
+            self.host.end_capture(channel);
+        }
         // For these no event of the node follows.
         let is_over = |end: &End| {
-            matches!(end.stage, Stage::BestEffort | Stage::Registering(_) | Stage::Handler { .. })
+            let is_handler = matches!(end.stage, Stage::Registering(_) | Stage::Handler { .. });
+            is_handler || matches!(end.stage, Stage::BestEffort | Stage::Capture)
         };
         if self.ends.get(&channel).is_some_and(is_over) {
             self.release_end(channel);

@@ -13,7 +13,8 @@ use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
 use thiserror::Error;
 
-use punctual_ipc::api::EngineStatus;
+use punctual_engine::capture::CaptureFilter;
+use punctual_ipc::api::{CapturedLink, EngineStatus};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_ipc::wake::{Alarm, Rank};
 
@@ -111,6 +112,26 @@ pub trait Host {
 
     /// Who may use it, and for which addresses and ports.
     fn tcp_rights(&self) -> &TcpRights;
+
+    /// All links, in the order of their numbers, for a capture.
+    fn captured_links(&self) -> Vec<CapturedLink>;
+
+    /// Whether this user may capture packets, who is neither root nor the daemon's own.
+    fn may_capture(&self, user: UserId) -> bool;
+
+    /// Copies packets into a ring with messages of so many bytes, until [`Host::end_capture`].
+    ///
+    /// # Errors
+    /// A message that explains why not.
+    fn begin_capture(
+        &self,
+        channel: ChannelId,
+        filter: CaptureFilter,
+        ring: (InboxWriter, u32),
+    ) -> Result<(), String>;
+
+    /// Ends a capture; without effect if it has ended.
+    fn end_capture(&self, channel: ChannelId);
 
     /// The node's next event, if there is one.
     ///

@@ -1,6 +1,7 @@
 //! Requests of clients, one function each: opening and closing here, the others in files by topic.
 
 mod best_effort;
+mod capture;
 mod consent;
 mod doorbells;
 mod joining;
@@ -20,7 +21,7 @@ use punctual_proto::ids::{ChannelId, ListenerId, Name};
 use punctual_proto::node::Node;
 use punctual_trial::{Defence, holds};
 
-use super::ringers::Held;
+use super::end::Held;
 use super::{ClientId, Effect, Host, HostGone, Service};
 use crate::tcp::daemon::DaemonTcp;
 
@@ -132,6 +133,7 @@ impl<H: Host> Service<H> {
             Request::ResetTcp { channel } => self.change_tcp(client, channel, DaemonTcp::reset),
             Request::TcpStatus { channel } => self.tcp_status(client, channel),
             Request::TcpConnections { after } => self.tcp_connections(after),
+            Request::Capture { wish } => self.begin_capture(client, account, &wish),
             Request::Handlers { after } => self.handlers(after),
             Request::Attached { channel } => self.attached(client, channel),
             Request::Alternate { channel } => self.alternate(client, channel),

@@ -130,7 +130,8 @@ fn terms(class: RtuClass, link: LinkId, segment_bytes: u32) -> TcpTerms {
 
 /// Terms of a handler of a class that does so many segments in a call.
 const fn handler_terms(class: RtuClass, quantum: u32) -> RtuTerms {
-    RtuTerms { class, deadline: None, quantum, cost: SEGMENT_COST }
+    // A segment waits for no period to begin, neither here nor at the other end.
+    RtuTerms { class: class.sporadic(), deadline: None, quantum, cost: SEGMENT_COST }
 }
 
 /// Bytes of the longest segment on a link, behind which a tag has room.

@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_class_has_room_for_two_periods() {
-        let class = |units| RtuClass::Guaranteed { period: Nanos::from_millis(1), units };
+        let class = |units| RtuClass::periodic(Nanos::from_millis(1), units);
         let rooms = [1, 32, 100, 10_000].map(|units| waiting(class(units)));
         assert_eq!(rooms, [64, 64, 200, 512]);
         assert_eq!(path_bytes(RtuClass::BestEffort), 2 * 64 * 1_280);

@@ -71,6 +71,9 @@ pub enum ApiError {
         /// Why it is not measured.
         why: RateRefusal,
     },
+    /// There is no capture of packets.
+    #[error("{0}")]
+    Capture(String),
     /// Only other users may make this request.
     #[error("{0}")]
     Forbidden(String),

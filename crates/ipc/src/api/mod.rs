@@ -4,6 +4,7 @@
 //! [`FromDaemon::Answer`] with its number, possibly much later (`Open` waits for the network). Pushes come in
 //! between. Descriptors travel with the answers that carry a [`RingShape`].
 
+mod capture;
 mod engine;
 mod error;
 mod quotas;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ring::RingShape;
 
+pub use capture::{CaptureWish, CapturedLink};
 pub use engine::{ClassStatus, DriverDrops, DriverStatus, EngineStatus, Facts, ProfileStatus};
 pub use error::ApiError;
 pub use quotas::{Quotas, Resource, UserStatus};
@@ -36,8 +38,9 @@ pub use tcp::{PATH_PACKET_BYTES, TcpConnectionStatus, TcpEnd, TcpPath, TcpState}
 /// where they end; packets that wait for a client and the cost of its requests are within quotas; rings
 /// consist of two files, one for each writer, which programs seal; doorbells are sockets. 6: a channel's
 /// counters are in the daemon's file of its ring. 7: descriptors are within quotas. 8: handlers of programs;
-/// everything else is unchanged. 9: TCP of the host's own, also over channels; everything else is unchanged.
-pub const VERSION: u32 = 9;
+/// everything else is unchanged. 9: TCP of the host's own; everything else is unchanged. 10: captures, TCP over channels, options of
+/// TCP connections; everything else is unchanged.
+pub const VERSION: u32 = 10;
 /// Oldest version of a client that the daemon serves: later versions only add to it.
 pub const VERSION_OLDEST: u32 = 7;
 /// Largest packet either way.
@@ -147,6 +150,15 @@ pub enum Answer {
     TcpListening {
         /// The handle.
         channel: ChannelId,
+    },
+    /// The answer to `Capture`. The descriptors of the ring that brings the packets come with it.
+    Capturing {
+        /// The handle, with which the capture is closed.
+        channel: ChannelId,
+        /// The ring.
+        ring: RingShape,
+        /// All links, in the order of their numbers.
+        links: Vec<CapturedLink>,
     },
     /// The answer to `TcpStatus`; `None`: the connection is over.
     TcpStatus(Option<TcpConnectionStatus>),

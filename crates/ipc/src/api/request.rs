@@ -7,6 +7,7 @@ use punctual_proto::api::{RtuClass, RtuId, RtuTerms, UserId};
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
 use serde::{Deserialize, Serialize};
 
+use super::CaptureWish;
 use crate::ring::RingShape;
 
 /// A client's request. Each variant names the papers' routine.
@@ -216,6 +217,11 @@ pub enum Request {
     TcpConnections {
         /// The last one that is known.
         after: Option<ChannelId>,
+    },
+    /// Copies packets of this host into a ring; for root, the daemon's own user and those that the configuration names.
+    Capture {
+        /// Which packets.
+        wish: CaptureWish,
     },
     /// Handlers of the host after one, as many as fit.
     Handlers {

@@ -2,11 +2,13 @@
 
 mod account;
 mod breach;
+mod capture;
 mod close;
 mod directory;
 mod event;
 mod filter;
 mod grant;
+mod host_name;
 mod lost;
 mod rate;
 mod record;
@@ -21,18 +23,20 @@ pub use crate::config::WorkKind;
 pub use crate::ids::Role;
 pub use account::Account;
 pub use breach::{Breach, BrokenStage, Cause, LateArrivals, LateStage, SeenIn, StageName};
+pub use capture::{CAPTURE_HEAD_BYTES, CaptureHead, CapturedKind};
 pub use close::{CloseReason, Receipt};
 pub use event::{Event, LinkChange, Notice};
 pub use filter::{FilterChange, PathFilter};
 pub use grant::{DegradedHost, Grant, StageGrant, StageKind, degraded, hosts_of};
+pub use host_name::{HostName, name_of};
 pub use lost::{DroppedPackets, LostAt, LostWhy, Passed, Tally};
 pub use rate::{MeasuredRate, RateRefusal, RateStatus};
 pub use record::{BusyRecord, PathRecord, WakeRecord};
-pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};
+pub use refusal::{ChannelRefusal, RefuseCause};
 pub use request::{Incoming, OpenRequest, RequestError};
 pub use rtu::{
-    Misconduct, RtuClass, RtuCost, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuNumber, RtuProgress,
-    RtuRefusal, RtuSending, RtuSent, RtuStatus, RtuTarget, RtuTerms, UpcallDone,
+    Misconduct, RtuActivation, RtuClass, RtuCost, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuNumber,
+    RtuProgress, RtuRefusal, RtuSending, RtuSent, RtuStatus, RtuTarget, RtuTerms, UpcallDone,
 };
 pub use status::{
     ChannelCounters, ChannelPage, ChannelStatus, DegradedPlace, DropCounters, ForeignVersion, KernelShare,

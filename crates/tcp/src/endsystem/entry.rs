@@ -264,7 +264,7 @@ impl<M: Memory> Entry<M> {
         self.program.gone_since.filter(|_| is_waiting).map(|since| since + ORPHAN_LIFE)
     }
 
-    /// A peer that never closes does not keep a connection that nobody has.
+    /// A peer that never closes does not keep a connection without a program.
     fn end_orphan(&mut self, now: Instant) {
         if self.orphan_until().is_some_and(|until| until <= now) {
             self.connection.abort();

@@ -157,7 +157,7 @@ impl<M: Memory> Endsystem<M> {
     /// Gives the rings back if no index is free.
     pub fn adopt(&mut self, accepted: Accepted<M>, rings: Rings<M>) -> Result<u32, Rings<M>> {
         let Some(index) = self.free_index() else { return Err(rings) };
-        let Accepted { connection, arrived } = accepted;
+        let (connection, arrived) = accepted.into_parts();
         let mut entry = Entry::new(*connection, rings);
         arrived.into_iter().for_each(|packet| entry.arrived(packet));
         Ok(self.insert(index, entry))
@@ -278,7 +278,7 @@ impl<M: Memory> Endsystem<M> {
         self.listening(index).is_some_and(|listening| listening.has_opened())
     }
 
-    /// A connection that a listener has opened and that nobody has adopted.
+    /// A connection that a listener has opened and that is not adopted yet.
     pub fn accept(&mut self, index: u32) -> Option<Accepted<M>> {
         self.listening(index)?.accept()
     }
@@ -301,7 +301,7 @@ impl<M: Memory> Endsystem<M> {
         }
     }
 
-    /// The program is gone: nobody reads any more. Bytes that nobody has read, or that come later, reset the connection
+    /// The program is gone and reads no more. Bytes that it has not read, or that come later, reset the connection
     /// (RFC 2525 2.17); otherwise it closes.
     pub fn release(&mut self, index: u32, now: Instant) {
         if let Some(entry) = self.entry(index) {

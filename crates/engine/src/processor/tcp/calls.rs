@@ -109,7 +109,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         None
     }
 
-    /// The SYN of a connection waits for the next hop's address: looks again soon.
+    /// The SYN of a connection waits for the next hop's address: try again soon.
     fn retry_hop(&mut self, index: u32, at: Instant) {
         let Some(tcp) = &mut self.programs.tcp else { return };
         let state = tcp.endsystem.status(index).map(|it| it.state);

@@ -3,7 +3,6 @@
 
 mod addresses;
 mod devices;
-pub(super) mod kernel_rate;
 mod link;
 mod plan;
 mod priorities;
@@ -15,6 +14,7 @@ use std::ops::Range;
 use punctual_analysis::pairs_text;
 use punctual_os::calls::Forbidden;
 use punctual_os::realtime::{self, RealTime, RealTimeError, SchedulingClass};
+use punctual_proto::api::UserId;
 use punctual_proto::config::{
     CpuConfig, Interference, LinkConfig, NodeConfig, RouteConfig, SignallingConfig,
 };
@@ -26,6 +26,7 @@ use super::file::{
     ClassName, CostsTable, DaemonTable, File, HostTable, LinkTable, NodeTable, ProcessorTable, RouteTable,
     SignallingTable,
 };
+use super::given::{bytes_u32, given_bytes, pick};
 use super::quantity::{Bytes, Spin, Text};
 use super::tcp_rights::TcpRightTable;
 use super::{ConfigError, DaemonConfig, Driver, HostConfig, Source, TcpRights, secrets};
@@ -122,32 +123,6 @@ fn has_links(links: &[Spanned<LinkTable>], at: usize, source: &Source<'_>) -> Re
     }
     let keys = "name, neighbour, driver, local, peer and rate (docs/punctuald.example.toml explains them)";
     Err(source.error(at, format!("no [[link]] leads to a neighbour: add one for each, with {keys}")))
-}
-
-pub(super) fn pick<Q: Copy>(given: &Option<Text<Q>>, default: Q) -> Q {
-    given.as_ref().map_or(default, |text| text.0)
-}
-
-pub(super) fn bytes_u32(
-    given: &Option<Text<Bytes>>,
-    default: u32,
-    key: &str,
-    source: &Source<'_>,
-    at: usize,
-) -> Result<u32, ConfigError> {
-    let Some(Text(bytes)) = given else { return Ok(default) };
-    u32::try_from(bytes.0)
-        .map_err(|_| source.error(at, format!("{key} of {} B is too large: give less than 4 GiB", bytes.0)))
-}
-
-/// Does what [`bytes_u32`] does without a default: `None` if the key is missing.
-fn given_bytes(
-    given: &Option<Text<Bytes>>,
-    key: &str,
-    source: &Source<'_>,
-    at: usize,
-) -> Result<Option<u32>, ConfigError> {
-    given.as_ref().map(|_| bytes_u32(given, 0, key, source, at)).transpose()
 }
 
 fn buffers(own: &NodeTable) -> u64 {
@@ -358,6 +333,7 @@ fn daemon(table: Spanned<DaemonTable>, source: &Source<'_>) -> Result<DaemonConf
         request_share_per_user_max: share,
         forbidden_calls: table.forbidden_calls.unwrap_or(default.forbidden_calls),
         tcp_rights: TcpRights(rights.map_err(|what| source.error(at, what))?),
+        capture_users: table.capture_users.iter().copied().map(UserId).collect(),
     })
 }
 

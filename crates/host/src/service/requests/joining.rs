@@ -10,17 +10,11 @@ use punctual_proto::api::{ChannelStatus, RequestError, Role, RtuClass, UserId};
 use punctual_proto::ids::{ChannelId, Name};
 
 use super::Outcome;
+use crate::service::end::Joined;
 use crate::service::quota::is_privileged;
 use crate::service::{ClientId, End, Host, Service, Stage};
 use crate::tcp::daemon::rings;
 use crate::tcp::paths::{Join, path_address, path_bytes};
-
-/// The channels of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::service) struct Joined {
-    outgoing: ChannelId,
-    incoming: ChannelId,
-}
 
 /// What a program asks for.
 pub(super) struct Wanted {

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use punctual_engine::tcp::Flow;
 use punctual_ipc::api::{Answer, ApiError, Push, Resource, TcpConnectionStatus, TcpEnd};
-use punctual_ipc::ring::{InboxWriter, OutboxReader, RingHandles};
+use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_proto::api::{RequestError, RtuClass, UserId};
 use punctual_proto::ids::ChannelId;
 
-use super::joining::Joined;
 use super::pages::keep_fitting;
 use super::{NewRing, Outcome, done};
+use crate::service::end::TcpEndpoint;
 use crate::service::quota::is_privileged;
 use crate::service::{CALL_COST, ClientId, End, Health, Host, Service, Stage};
 use crate::tcp::daemon::{DaemonTcp, TcpHappened, rings};
@@ -26,24 +26,6 @@ use crate::tcp::{CONNECTION_BYTES, LISTENER_BYTES, RING, TcpError, api_end, api_
 const BEGINNING_MAX: usize = 32;
 /// Connections whose status the processor is asked for at once.
 const CONNECTIONS_PER_PAGE: usize = 64;
-
-/// A connection of a program.
-pub(in crate::service) struct TcpEndpoint {
-    class: RtuClass,
-    /// The peer that was asked for; `None`: it is accepted.
-    peer: Option<SocketAddr>,
-    /// The call that waits until it is open.
-    call: Option<u64>,
-    /// The ring that brings bytes, and the ring back, until the program has them.
-    inbox: Option<RingHandles>,
-    outbox: Option<RingHandles>,
-    /// The doorbell of the ring back, until the processor watches it.
-    doorbell: Option<OwnedFd>,
-    flow: Option<Flow>,
-    is_open: bool,
-    /// Its channels.
-    pub(super) path: Option<Joined>,
-}
 
 /// The processor's ends of both rings.
 type Ends = (OutboxReader, InboxWriter);

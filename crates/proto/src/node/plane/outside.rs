@@ -8,12 +8,12 @@ use super::clip::Ending;
 use super::source::Portion;
 use super::{Clip, Plane, RoleState, SourceEnd};
 use crate::api::{BusyRecord, ChannelCounters, DropCounters, Event, FilterChange, PathRecord, WakeRecord};
+use crate::breach::Watch;
 use crate::config::NodeConfig;
 use crate::ids::{ChannelId, LinkId};
 use crate::latencies::{Latencies, Observed};
 use crate::memory::{Inbox, Memory};
 use crate::node::stages::Stages;
-use crate::watch::Watch;
 
 impl<M: Memory> Plane<M> {
     pub const fn config(&self) -> &NodeConfig {

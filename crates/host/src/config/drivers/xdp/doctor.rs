@@ -55,7 +55,8 @@ fn unseen(link: &str) -> Finding {
     let found = format!(
         "{link}: the kernel's firewall, ss and tcpdump do not see TCP connections that Punctual runs"
     );
-    let fix = "list them with punctual connections; filter at the neighbour; allow peers and ports in [[daemon.tcp]]";
+    let fix = "list them with punctual connections; see their packets with punctual capture; filter at the neighbour; allow \
+               peers and ports in [[daemon.tcp]]";
     Finding::note("TCP of this host's own", found, fix)
 }
 
