@@ -2,6 +2,7 @@
 //! the incoming channel delivers goes to the input handler.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use punctual_engine::direct;
@@ -63,11 +64,10 @@ pub(crate) fn path_bytes(class: RtuClass) -> u64 {
     2 * u64::from(waiting(class)) * u64::from(PATH_PACKET_BYTES)
 }
 
-/// Hands what a channel delivers to the processor, in buffers of a pool: what it has no buffer for is lost, and comes again.
-fn taking(channel: ChannelId, class: RtuClass) -> Upcall {
-    let pool = Pool::new(waiting(class), PATH_PACKET_BYTES as usize);
+/// Hands what a channel delivers to the processor, in these buffers: what it has none for is lost, and comes again.
+fn taking(channel: ChannelId, buffers: Arc<Pool>) -> Upcall {
     Box::new(move |bytes, _| {
-        if let (Some(mut frame), true) = (pool.take(), bytes.len() <= PATH_PACKET_BYTES as usize) {
+        if let (Some(mut frame), true) = (buffers.take(), bytes.len() <= PATH_PACKET_BYTES as usize) {
             frame.buffer_mut()[..bytes.len()].copy_from_slice(bytes);
             frame.set_len(bytes.len());
             direct::deliver(channel, frame);
@@ -80,7 +80,10 @@ impl Opener {
     /// Makes a connection of two channels; waits for admission of its handlers.
     pub fn join(&self, join: Join, rings: ProgramRings, notify: Notify) -> Result<TcpId, TcpError> {
         let Join { flow, outgoing, incoming, class, interval } = join;
-        let (reader, segments, keep) = channel_ring(outgoing, waiting(class), PATH_PACKET_BYTES)?;
+        let slots = waiting(class);
+        let buffers = Arc::new(Pool::new(slots, PATH_PACKET_BYTES as usize));
+        let (reader, segments, keep) =
+            channel_ring(outgoing, (slots, PATH_PACKET_BYTES), Arc::clone(&buffers))?;
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
         // Without a burier the process ends.
         let _ = self.burier.send(Burial::Begins(life, keep, None));
@@ -99,7 +102,7 @@ impl Opener {
             let _ = self.burier.send(Burial::NotBegun(life));
         }
         let id = joined??;
-        self.attach((outgoing, reader), (incoming, taking(incoming, class))).inspect_err(|_| {
+        self.attach((outgoing, reader), (incoming, taking(incoming, buffers))).inspect_err(|_| {
             // A stopped engine has ended it.
             let _ = self.handle.release_tcp(id);
         })?;

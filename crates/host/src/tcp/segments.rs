@@ -1,5 +1,7 @@
 //! Rings between threads of this process: of segments, and of an embedding program.
 
+use std::sync::Arc;
+
 use punctual_engine::direct;
 use punctual_engine::tcp::Segments;
 use punctual_ipc::ring::outgoing::OutboxHealth;
@@ -7,6 +9,7 @@ use punctual_ipc::ring::{
     InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingShape, inbox, now, outbox,
 };
 use punctual_ipc::wake::{Alarm, RingPath};
+use punctual_link::Pool;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::limits::RAW_TAG_BYTES;
 
@@ -59,26 +62,30 @@ impl Segments for ChannelRing {
 }
 
 /// A ring for a channel that takes packets of at most `bytes`: the processor's end, that of the output handler, and what keeps
-/// it.
+/// it and the buffers of what comes.
 pub(super) fn channel_ring(
     channel: ChannelId,
-    slots: u32,
-    bytes: u32,
+    (slots, bytes): (u32, u32),
+    buffers: Arc<Pool>,
 ) -> Result<(OutboxReader, ChannelRing, Keep), TcpError> {
     let alarm = Alarm::new()?;
     let (reader, ring) = ring_with(&alarm, slots, bytes)?;
-    let keep = Keep(reader.health(), alarm);
+    let keep = Keep(reader.health(), alarm, Some(buffers));
     Ok((reader, ChannelRing { ring, channel }, keep))
 }
 
-/// Keeps a ring's memory and descriptors until the processor has dropped its end: the processor closes nothing.
+/// Keeps a ring's memory and descriptors, and buffers, until the processor has dropped its end: the processor closes nothing.
 #[derive(Clone)]
-pub(super) struct Keep(OutboxHealth, #[allow(dead_code, reason = "it is only held")] Alarm);
+pub(super) struct Keep(
+    OutboxHealth,
+    #[allow(dead_code, reason = "it is only held")] Alarm,
+    Option<Arc<Pool>>,
+);
 
 impl Keep {
     /// Whether the processor has dropped its end.
     pub fn is_alone(&self) -> bool {
-        self.0.is_alone()
+        self.0.is_alone() && self.2.as_ref().is_none_or(|buffers| Arc::strong_count(buffers) == 1)
     }
 }
 
@@ -89,7 +96,7 @@ pub(super) fn segment_ring(
 ) -> Result<(OutboxReader, SegmentRing, Keep), TcpError> {
     let alarm = Alarm::new()?;
     let (reader, writer) = ring_with(&alarm, slots, segment_bytes + RAW_TAG_BYTES as u32)?;
-    let keep = Keep(reader.health(), alarm);
+    let keep = Keep(reader.health(), alarm, None);
     Ok((reader, SegmentRing::new(writer, segment_bytes), keep))
 }
 
