@@ -22,14 +22,14 @@ use punctual_os::{heap, now};
 use punctual_proto::api::{
     BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
 };
-use punctual_proto::config::{LinkConfig, NodeConfig};
+use punctual_proto::config::NodeConfig;
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::node::Node;
 use punctual_proto::{Contract, Instant, Nanos};
 use thiserror::Error;
 
 use crate::calibration::{CalibrationError, calibrate};
-use crate::config::{ConfigError, DaemonConfig, HostConfig, LinkDriver, TcpRights};
+use crate::config::{ConfigError, DaemonConfig, HostConfig, TcpRights};
 use crate::priorities::Priorities;
 use crate::service::{Host, HostGone};
 use crate::tcp::daemon::DaemonTcp;
@@ -140,7 +140,8 @@ fn tcp_links(config: &HostConfig) -> Vec<(LinkId, u32)> {
 
 impl Capturing {
     fn of(config: &HostConfig) -> Self {
-        let link = |(link, driver): (&LinkConfig, &Box<dyn LinkDriver>)| {
+        let both = config.node.links.iter().zip(&config.drivers);
+        let links = both.map(|(link, driver)| {
             let ends = driver.ends().map(|ends| {
                 [0, 1].map(|port| {
                     let ours = SocketAddr::new(ends.local, ends.ports[port]);
@@ -148,8 +149,8 @@ impl Capturing {
                 })
             });
             CapturedLink { name: link.name.to_string(), ends }
-        };
-        let links = config.node.links.iter().zip(&config.drivers).map(link).collect();
+        });
+        let links = links.collect();
         Self { links, users: config.daemon.capture_users.clone() }
     }
 }
