@@ -218,7 +218,7 @@ impl<M: Memory<Frame = SimFrame>> Net<M> {
             let arrivals = self.flying.keys().next().map(|(at, _)| *at);
             let Some(next) = timeouts.chain(arrivals).min().filter(|next| *next <= until) else { break };
             self.steps += 1;
-            assert!(self.steps < STEPS_MAX, "time stands still at {:?}", self.now);
+            assert!(self.steps < STEPS_MAX, "time does not advance at {:?}", self.now);
             self.now = self.now.max(next);
             while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
                 let ((at, _), packet) = entry.remove_entry();

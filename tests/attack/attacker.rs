@@ -43,7 +43,7 @@ pub struct Mechanism {
     pub place: Place,
     pub setup: Setup,
     pub bounds: Bounds,
-    /// Who runs beside the control: a program that uses the daemon as the attack does, and attacks nobody. Where the harm comes
+    /// The program beside the control: it uses the daemon as the attack does, and does no harm. Where the harm comes
     /// once in so many turns, the control must have as many.
     pub beside_control: Option<&'static Self>,
     /// What is laid ready before it loses its rights.
@@ -139,7 +139,7 @@ pub fn begin(world: &World, mechanism: &Mechanism, own: bool) -> Attacker {
     let attacker = Attacker { process, ended };
     assert!(begun, "the attack {} did not begin", mechanism.name);
     std::thread::spawn(move || {
-        // What it says later must not stop it. Its children hold its output, too.
+        // Later output must not block it. Its children hold its output, too.
         printed.for_each(drop);
         let _ = over.send(());
     });

@@ -95,7 +95,7 @@ impl Field {
         let asking = line.try_clone().expect("a descriptor");
         let status = request(Request::Status);
         repeat(PERIOD, move || {
-            // Others of the attack take the answers, or nobody does: then there is no room one day.
+            // Other parts of the attack take the answers. If none does, there is no room at some time.
             let _ = rustix::net::send(&asking, &status, SendFlags::DONTWAIT);
         });
         line

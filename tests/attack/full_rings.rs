@@ -47,7 +47,7 @@ fn greatest() -> Contract {
     Contract { policing: Policing::Drop, ..contract }
 }
 
-/// The program's end of a ring, of a channel or of nobody's.
+/// The program's end of a ring: of a channel, or of none.
 struct Ring {
     /// Where its own file is mapped, and the other side's: how much of it is free.
     own: usize,
@@ -78,11 +78,11 @@ impl Ring {
         Self { own, theirs: own, slots: shape.slots.into(), doorbell }
     }
 
-    /// Every place holds a message from now on, whoever reads it.
+    /// Every place holds a message from now on.
     fn lay(&self) {
         for place in 0..self.slots as usize {
             let at = (self.own + PLACES_AT + place * PLACE_BYTES) as *mut u32;
-            // SAFETY: within the mapping, which stays, and which nobody else writes.
+            // SAFETY: within the mapping, which stays, and which no other thread writes.
             unsafe { at.write_volatile(BYTES) };
         }
     }

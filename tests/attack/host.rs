@@ -77,7 +77,7 @@ fn check(field: &Field) {
 
 /// Who is at the other end.
 fn peer(line: &impl AsRawFd) -> i32 {
-    // SAFETY: a structure of the size that is told.
+    // SAFETY: the structure has the size that is passed.
     unsafe {
         let mut who: libc::ucred = std::mem::zeroed();
         let mut bytes = size_of::<libc::ucred>() as u32;

@@ -112,7 +112,7 @@ fn files_of_closed_rings_count_until_their_last_holder_is_gone() {
     eprintln!("{rings} rings kept, {grown_mib} MiB more of files, then {refused:?}");
     assert!(matches!(refused, Some(ApiError::Quota { what: Resource::BufferBytes, .. })), "{refused:?}");
     assert!(rings * RING_MIB <= QUOTA_MIB && grown_mib <= QUOTA_MIB + OTHERS_MIB, "{rings} {grown_mib}");
-    // Whoever keeps them: its connection makes no difference.
+    // Its connection makes no difference to files that are kept.
     drop(raw);
     eventually("its flows are gone", || world.watch[SOURCE].status().expect("status").api.clients <= 2);
     assert!(counted_bytes(&world) >= (rings * RING_MIB) << 20, "they count");
@@ -191,7 +191,7 @@ fn counted_descriptors(world: &World) -> u64 {
     users.iter().find(|held| held.user == UserId(NOBODY)).map_or(0, |held| held.descriptors)
 }
 
-/// Found with 86 connections that were cut: the daemon's user had as many descriptors on their way as it may have, and whoever
+/// Found with 86 connections that were cut: the daemon's user had as many descriptors on their way as it may have, and a program that
 /// was to get some, root too, was cut.
 #[test]
 fn answers_in_sockets_that_are_kept_take_no_descriptors_from_others() {

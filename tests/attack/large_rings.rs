@@ -1,5 +1,5 @@
 //! Memory that a daemon takes and gives back for programs, and the lock of its address space: rings of tens of MiB are mapped,
-//! filled and unmapped again and again, while channels are opened that need memory. Whoever asks the kernel for memory
+//! filled and unmapped again and again, while channels are opened that need memory. A thread that asks the kernel for memory
 //! meanwhile waits for that lock.
 
 use std::time::Duration;
@@ -141,7 +141,7 @@ fn opens_beside_large_rings_make_no_processor_allocate_memory() {
     let harm = world.observe(SPAN, &memory);
     let channels = world.watch[SOURCE].status().expect("status").node.channels;
     assert!(channels > 10, "{channels} are open");
-    // Whoever gets locked memory from the kernel takes a fault for each page.
+    // Locked memory from the kernel costs a fault for each page.
     assert_eq!([SOURCE, SINK].map(|host| world.faults_at(host)), faults, "page faults of processors");
     assert_eq!((harm.lost, world.heap_waits()), (0, 0));
     assert!(attacker.is_running(), "it goes on");

@@ -10,7 +10,7 @@ use crate::common::{PATIENCE, contract};
 use crate::judge::{alone, long};
 use crate::world::{Harm, SINK, SOURCE, Setup, World};
 
-/// Beside the attack, unless `PUNCTUAL_ATTACK_CHANNELS` says another number: each takes four descriptors in the daemon.
+/// Beside the attack, unless `PUNCTUAL_ATTACK_CHANNELS` has another number: each takes four descriptors in the daemon.
 const CHANNELS: usize = 100;
 const LONG_CHANNELS: usize = 1_000;
 const WANTED: &str = "PUNCTUAL_ATTACK_CHANNELS";
@@ -111,7 +111,7 @@ impl Slices {
         }
     }
 
-    /// In most slices the attack costs no message, and makes none late, beyond what the control does or nobody: a hole of the
+    /// In most slices the attack costs no message, and makes none late, beyond what the control does, or an idle run: a hole of the
     /// platform may lie in one.
     fn lose_nothing(&self) -> bool {
         let others = self.controls.iter().zip(&self.quiet);
@@ -123,7 +123,7 @@ impl Slices {
         self.attacks.iter().zip(others).filter(|slices| is_worse(*slices)).count() * 2 <= self.attacks.len()
     }
 
-    /// By how much p99.9 beside the attack is higher than beside the control and than beside nobody, whichever is less, in the
+    /// By how much p99.9 beside the attack is higher than beside the control and than without either, whichever is less, in the
     /// middle of slices: a hole of the platform may lie in one. A control that keeps the CPUs awake shortens wake-ups, which is
     /// no merit of its.
     fn moved_us(&self) -> f64 {

@@ -21,7 +21,7 @@ use crate::proc;
 use crate::world::{SOURCE, World};
 
 const HUGE_BYTES: usize = 2 << 20;
-const SEALED: &str = "rings are sealed for whoever writes later, and one page of each 2 MiB is held";
+const SEALED: &str = "rings are sealed against later writes, and one page of each 2 MiB is held";
 const RINGER: &str = "rings are unmapped and closed by the user's ringer";
 const CHECKED: &str = "every value in a ring is read once and checked";
 const HELD: &str = "rings count in the user's quota of memory";
@@ -91,7 +91,7 @@ fn take_pages_away(file: &OwnedFd, base: *mut libc::c_void, len: usize) -> usize
     // Whole again, if it had a hole.
     let _ = rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len as u64);
     let advise = |advice, len| {
-        // SAFETY: the range is mapped, and nobody relies on what is in it.
+        // SAFETY: the range is mapped, and no code relies on its content.
         unsafe { libc::madvise(base, len, advice) == 0 }
     };
     let whole = len.next_multiple_of(HUGE_BYTES);
@@ -156,7 +156,7 @@ fn take_away(field: &Field) {
     repeat(Duration::from_micros(200), move || doorbell.iter().for_each(ring));
 }
 
-/// By their names in /proc, for writing: whoever may open a file anew has another mode, and older mappings none of it.
+/// By their names in /proc, for writing: a file that is opened anew has another mode, and older mappings none of it.
 fn open_anew(field: &Field) {
     let own = field.own || lacks(Defence::SealedRings);
     let (files, doorbell, bytes) = in_use(field);
@@ -187,7 +187,7 @@ fn open_anew(field: &Field) {
     });
 }
 
-/// The longer the list of a file's mappings, the longer whoever takes one out; it is changed all the time.
+/// The longer the list of a file's mappings, the longer it takes to remove one; it is changed all the time.
 fn map_often(field: &Field) {
     const TIMES: usize = 4_000;
     let own = field.own;
@@ -217,7 +217,7 @@ fn map_often(field: &Field) {
         }
         close(raw, channel);
         for base in bases {
-            // SAFETY: where it was not moved it is this function's; else it is nobody's or freed with the process.
+            // SAFETY: where it was not moved it is this function's; else it is unused, or freed with the process.
             unsafe { libc::munmap(base as *mut libc::c_void, 4_096 * 8) };
         }
     });
@@ -239,7 +239,7 @@ fn close(raw: Option<Raw>, channel: Option<ChannelId>) {
     }
 }
 
-/// Closing a file looks through all record locks on it, whoever's they are.
+/// Closing a file searches all record locks on it, also those of others.
 fn lock_files(field: &Field) {
     const LOCKS: i64 = 4_000;
     let own = field.own;
@@ -293,7 +293,7 @@ fn watch_files(field: &Field) {
         }
         close(raw, channel);
         for watcher in watchers {
-            // SAFETY: nobody else has this number.
+            // SAFETY: no other code has this number.
             unsafe { libc::close(watcher) };
         }
     });
@@ -397,9 +397,9 @@ fn unsealed_files_are_not_read_and_still_count() {
         assert!(flow.attach(&raw).is_err(), "it is not sealed");
     }
     assert_eq!(world.faults(), before, "page faults of the processor's thread");
-    assert_eq!(status().api.broken_rings, 0, "nobody has looked");
+    assert_eq!(status().api.broken_rings, 0, "they are not checked yet");
 
-    // Sealed, twice told, and full of nonsense: now it is looked at, and broken.
+    // Sealed, notified twice, and full of nonsense: now it is checked, and found broken.
     // SAFETY: as above.
     unsafe { base.cast::<u64>().write_volatile(0) };
     let sealed = flow.seal();
@@ -411,7 +411,7 @@ fn unsealed_files_are_not_read_and_still_count() {
     eventually("the ring is given up", || status().api.broken_rings == 1);
     // SAFETY: of this function alone.
     let done = [base, sealed].map(|base| unsafe { libc::munmap(base, len.next_multiple_of(HUGE_BYTES)) });
-    assert_eq!(done, [0, 0], "nobody holds the files any more");
+    assert_eq!(done, [0, 0], "no process holds the files any more");
     drop(flow);
     eventually("its memory is given back", || used() == idle);
     assert_eq!(world.faults(), before);

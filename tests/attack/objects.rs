@@ -192,7 +192,7 @@ fn read_into(field: &Field, descriptor: OwnedFd, read: fn(RawFd, *mut libc::c_vo
 
 fn read_bell(field: &Field) {
     read_into(field, field.bell(), |bell, page| {
-        // SAFETY: eight bytes of memory that is mapped for ever, and that nobody reads.
+        // SAFETY: eight bytes of memory that is mapped for ever, and that no code reads.
         unsafe { libc::read(bell, page, 8) };
     });
 }
@@ -222,7 +222,7 @@ fn read_doorbell(field: &Field) {
 
 fn fill_bell(field: &Field) {
     let bell = field.bell();
-    // All copies are of one file: whoever writes it waits from now on.
+    // All copies are of one file: each write to it waits from now on.
     fill(&bell);
     // Taken out every 10 ms, with the message; full again before the next one comes.
     repeat(Duration::from_micros(50), move || fill(&bell));
@@ -289,7 +289,7 @@ fn signals(field: &Field) {
             libc::fcntl(descriptor, 10 /* F_SETSIG */, libc::SIGRTMIN());
             let flags = libc::fcntl(descriptor, libc::F_GETFL);
             libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_ASYNC);
-            // Refused for what is no folder and nobody's own file.
+            // Refused for what is no folder and not the user's own file.
             libc::fcntl(descriptor, 1026 /* F_NOTIFY */, 0x8000_003f_u32);
             libc::fcntl(descriptor, 1024 /* F_SETLEASE */, libc::F_WRLCK);
         }
@@ -370,7 +370,7 @@ fn in_flight(field: &Field) {
         for socket in pair {
             hand(socket, &bag);
         }
-        // SAFETY: nobody else has these numbers.
+        // SAFETY: no other code has these numbers.
         unsafe {
             for socket in pair {
                 libc::close(socket);
@@ -379,7 +379,7 @@ fn in_flight(field: &Field) {
     });
 }
 
-/// Sends descriptors to whoever reads at the other end.
+/// Sends descriptors to the reader at the other end.
 fn hand(socket: RawFd, descriptors: &[RawFd]) {
     let bytes = size_of_val(descriptors) as u32;
     // SAFETY: a message of one byte, with room for as many descriptors as are copied in.
@@ -419,7 +419,7 @@ fn fork_storm(field: &Field) {
     });
 }
 
-/// Who holds everything stands still, stopped or traced, with its queues full, and others that have the same go on.
+/// The process that holds everything is stopped or traced, with its queues full, and others that have the same go on.
 fn stopped_holders(field: &Field) {
     let [bell, doorbell, line] = field.shared().map(kept);
     for _ in 0..20 {
@@ -436,7 +436,7 @@ fn stopped_holders(field: &Field) {
         // SAFETY: a child of this process.
         unsafe { libc::ptrace(libc::PTRACE_SEIZE, holder, 0, 0) };
     }
-    // And one stands that has a channel, while it is sent to.
+    // And one is stopped that has a channel, while messages are sent to it.
     if !field.own {
         let (mut channel, receiver) = channel();
         std::mem::forget(receiver);

@@ -51,7 +51,7 @@ fn close(without: &'static str) -> f64 {
     let mut world = world("closes", without, "");
     let raw = intruder(&world, SOURCE);
     for channel in handles(&raw) {
-        // Said to be done, whoever's it is.
+        // Reported as done, also those of others.
         assert!(raw.ask(Request::Close { channel }).0.is_ok());
     }
     let before = world.memory();

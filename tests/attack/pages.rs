@@ -106,7 +106,7 @@ fn served() -> usize {
     let number = device.as_raw_fd();
     let mount = mount(number);
     child(move || {
-        // Whoever ends with another user's process has to be of that user.
+        // A process that ends with another user's process has to belong to that user.
         // SAFETY: of this process, which is a child.
         unsafe {
             libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY);
@@ -243,7 +243,7 @@ fn does_end(page: Option<Page>) -> bool {
     }
 }
 
-/// What these pages are good for: whoever reads a pipe into one keeps its lock, and with it all who write there.
+/// Use of these pages: a process that reads a pipe into one keeps its lock, and so blocks all that write there.
 #[test]
 fn a_page_that_is_not_there_keeps_the_writer_of_a_pipe_waiting() {
     let _alone = crate::judge::alone();

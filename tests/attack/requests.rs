@@ -129,7 +129,7 @@ fn ask_forever(field: &Field, what: &Request) {
     }
 }
 
-/// That it has attached the same ring, again and again: each time the processor looks at it.
+/// That it has attached the same ring, again and again: each time the processor checks it.
 fn attach_forever(field: &Field) {
     let lines = (0..CONNECTIONS / 4).map(|_| {
         if field.own {

@@ -20,7 +20,7 @@ const SEALED_IN_DRIVER: &str = "signalling is sealed for the driver";
 const COOKIE: &str = "cookies of channels, checked at every hop";
 const EDGE: &str = "packets are checked once, at the edge";
 const ONCE: &str = "each packet number is taken once in a life";
-const ERRORS: &str = "what the kernel is told of a path changes nothing";
+const ERRORS: &str = "ICMP messages about a path change nothing";
 
 /// Who is not heard for 250 ms is taken for dead: a flood that drowns HELLOs ends the channel in a short run.
 const UDP: Setup = Setup { hello: "50ms", ..Setup::DEFAULT };
@@ -90,7 +90,7 @@ impl Wire {
         unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
     }
 
-    /// Of a kind, or, in the control, of nobody's.
+    /// Of one kind, or, in the control, of none that is known.
     fn frame(&self, kind: u16, payload: &[u8]) -> Vec<u8> {
         let kind = if self.own { EXPERIMENT } else { kind };
         [self.macs[1].as_slice(), &self.macs[0], &kind.to_be_bytes(), payload].concat()
@@ -189,7 +189,7 @@ fn device_of(socket: &OwnedFd, name: &str) -> (i32, [u8; 6]) {
 }
 
 fn bind(socket: &OwnedFd, index: i32) {
-    // SAFETY: a structure of the size that is told.
+    // SAFETY: the structure has the size that is passed.
     unsafe {
         let mut address: libc::sockaddr_ll = std::mem::zeroed();
         address.sll_family = libc::AF_PACKET as u16;
@@ -216,7 +216,7 @@ fn mac_of(address: Ipv4Addr) -> [u8; 6] {
         {
             return mac;
         }
-        assert!(Instant::now() < until, "nobody knows {address}");
+        assert!(Instant::now() < until, "no neighbour has {address}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -258,7 +258,7 @@ fn guess_cookies(field: &Field) {
     });
 }
 
-/// Packets of the witness itself with other cookies and with messages that are yet to come. Nobody sees those over `xdp`
+/// Packets of the witness itself with other cookies and with messages that are yet to come. No host sees those over `xdp`
 /// before they are on the cable: there the path is guessed, too.
 fn change_cookies(field: &Field) {
     let own = field.own;
@@ -322,7 +322,7 @@ fn repeat_signalling(field: &Field) {
     again(wire, frames);
 }
 
-/// Recorded signalling under the greatest number that there is: whoever took it would take nothing that comes after it.
+/// Recorded signalling under the greatest number that there is: a host that accepted it would accept nothing that comes after it.
 fn renumber(field: &Field) {
     /// Of the packet's number in a frame: behind 42 B of headers, version, epoch and session.
     const NUMBER: std::ops::Range<usize> = 55..63;
@@ -332,7 +332,7 @@ fn renumber(field: &Field) {
     again(wire, frames);
 }
 
-/// Of a channel that is not the witness': whoever records a channel's packets can spend its contract, and only that one's.
+/// Packets of a channel that is not the witness': recorded packets can use up that channel's contract, and no other.
 fn repeat_data(field: &Field) {
     let wire = Wire::at(0, field.own);
     let mut other = channel();

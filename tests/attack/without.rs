@@ -121,7 +121,7 @@ fn trial(mechanism: &Mechanism, without: &'static str) -> Option<String> {
         _ if has_hung => Some("a daemon hung".to_owned()),
         _ if dead > 0 => Some(format!("{dead} daemons died")),
         _ if !is_running => None,
-        Err(_) => Some("the witness' channel ended, or had messages that nobody sent".to_owned()),
+        Err(_) => Some("the witness' channel ended, or had messages that were never sent".to_owned()),
         Ok(attack) => {
             let round = Round { control, attack };
             eprintln!("{}: {round}", mechanism.name);
@@ -144,7 +144,7 @@ impl Watched {
         let thread = std::thread::spawn(move || {
             let has_hung = is_over.recv_timeout(SPAN + HUNG) == Err(mpsc::RecvTimeoutError::Timeout);
             if has_hung {
-                // Whoever has ended meanwhile is a zombie until the test drops it. Without the attacker a daemon that hangs in
+                // A process that has ended meanwhile is a zombie until the test drops it. Without the attacker a daemon that hangs in
                 // the kernel goes on, and can be killed.
                 for process in [attacker].into_iter().chain(daemons) {
                     let _ = kill_process(process, Signal::KILL);

@@ -142,7 +142,7 @@ impl World {
         let busy = busy.iter().zip(self.processor_times()).map(|(before, after)| after - *before);
         let processor_share = busy.max().expect("three").as_secs_f64() / begun.elapsed().as_secs_f64();
         let received = latencies_ns.len() as u64;
-        assert!(received <= count, "{received} messages of {count}: somebody else has sent some");
+        assert!(received <= count, "{received} messages of {count}: another program has sent some");
         self.missing += count - received;
         let turn_ns = |host: &Endsystem| host.status().expect("status").engine.loop_ns_max;
         Harm {
@@ -157,7 +157,7 @@ impl World {
     }
 
     /// Has the kernel free all that ended processes have left. It frees that later, in softirqs on the CPUs where they ran, in
-    /// the midst of system calls of whoever runs there: of six hundred processes it took a processor's turn 0.5 to 1.1 ms.
+    /// the midst of system calls of the process that runs there: of six hundred processes it took a processor's turn 0.5 to 1.1 ms.
     /// The removal of a device waits until that is done (`rcu_barrier`).
     pub fn settle(&self) {
         self.network.run(SINK, "ip link add settle type veth peer name settled");
@@ -197,7 +197,7 @@ impl World {
     pub fn dead(&self) -> usize {
         let is_dead = |daemon: &&Program| {
             let path = format!("/proc/{}/stat", daemon.pid().as_raw_nonzero());
-            let stat = std::fs::read_to_string(path).expect("a process that nobody has waited for");
+            let stat = std::fs::read_to_string(path).expect("a process that was not waited for");
             stat.rsplit(')').next().expect("fields").trim_start().starts_with('Z')
         };
         self.daemons.iter().filter(is_dead).count()
@@ -262,7 +262,7 @@ fn start(network: &Network, folder: &std::path::Path, host: usize, setup: Setup)
         name,
         socket: &socket,
         processor: &processor,
-        // Whoever lacks a defence may make calls that its threads' lists do not have.
+        // A daemon without a defence may make calls that its threads' lists do not have.
         daemon: &format!("socket_mode = \"0666\"\n{}{daemon}", if without.is_empty() { "" } else { ALLOW }),
         hello,
         signalling: &format!("grace = \"300ms\"\n{signalling}"),

@@ -8,6 +8,7 @@
 extern crate alloc;
 
 pub mod activation;
+pub mod admission;
 pub mod arrival;
 pub mod buffers;
 mod chernoff;
@@ -29,13 +30,14 @@ pub mod suggest;
 pub mod units;
 
 pub use activation::{Activation, ActivationError, FlowName, Late, Service};
+pub use admission::{Admission, Policy, RunPolicy};
 pub use arrival::{
     Arrival, ArrivalTerms, ArrivalsWithin, CATCH_UP, EffectiveArrivals, LogicalArrivals, SourceVerdict,
     Verdict,
 };
 pub use clip::ClipParameters;
 pub use contract::{Contract, ContractError, Delivery, Guarantee, Horizon, Policing};
-pub use policies::{Admission, Policy, RunPolicy, UnknownPolicy, one_of, pairs_text, policy_by_name};
+pub use policies::{UnknownPolicy, one_of, pairs_text, policy_by_name};
 pub use policy::{
     AdmissionPolicy, Class, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey, Urgency,
 };

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::policies::Admission;
+use crate::admission::Admission;
 use crate::statistical::Soft;
 use crate::units::{Nanos, Ppm};
 

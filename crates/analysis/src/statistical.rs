@@ -16,7 +16,7 @@ use crate::contract::{Contract, SPAN_MAX};
 use crate::policy::Demand;
 use crate::units::{Nanos, Rate};
 
-/// Time over which the mean is kept unless the contract says otherwise.
+/// Time over which the mean is kept unless the contract has another time.
 pub const MEAN_OVER_DEFAULT: Nanos = Nanos::from_secs(1);
 
 /// A proportion in parts per thousand million, never zero.

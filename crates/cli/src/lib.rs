@@ -9,6 +9,8 @@ mod causes;
 mod doctor;
 mod driver_name;
 pub mod files;
+mod film;
+mod h264;
 mod host;
 mod late;
 mod link_rate;

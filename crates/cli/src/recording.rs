@@ -1,9 +1,9 @@
 //! A recorded stream, as it was written: a raw H.264 stream, lines of ffprobe, or a trace with named columns.
 
+use crate::h264::access_units;
 use anyhow::Context;
 use punctual_analysis::Rate;
 use punctual_analysis::suggest::{Trace, ffprobe};
-use punctual_experiments::loads::h264::access_units;
 
 use crate::output::Usage;
 use crate::sps::frame_interval;

@@ -3,8 +3,8 @@
 use std::io::{self, Read};
 use std::str::FromStr;
 
+use crate::h264::access_units;
 use punctual_analysis::contract::MESSAGE_BYTES_MAX;
-use punctual_experiments::loads::h264::access_units;
 
 use crate::values;
 

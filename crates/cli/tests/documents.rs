@@ -51,7 +51,7 @@ fn a_release_of_the_changelog_has_each_heading_once() {
     for release in text.split("\n## ").skip(1) {
         let mut seen = BTreeSet::new();
         for heading in release.lines().filter(|line| line.starts_with("### ")) {
-            assert!(seen.insert(heading), "{heading} stands twice");
+            assert!(seen.insert(heading), "{heading} occurs twice");
         }
     }
 }

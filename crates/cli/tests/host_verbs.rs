@@ -91,7 +91,7 @@ fn status_and_doctor_show_that_the_host_guarantees_nothing() {
     let report = doctor.json();
     assert_eq!((doctor.code, &report["ok"]), (Some(1), &json!(false)));
     let findings = report["findings"].as_array().expect("a list");
-    let daemon = findings.iter().find(|finding| finding["name"] == "daemon").expect("it looks at the daemon");
+    let daemon = findings.iter().find(|finding| finding["name"] == "daemon").expect("it checks the daemon");
     assert_eq!(daemon["state"], json!("problem"));
     assert!(findings.iter().any(|finding| finding["name"] == "leftover namespaces"), "{report}");
     assert!(findings.iter().all(|finding| finding["state"] == "ok" || finding["fix"] != ""), "{report}");
@@ -336,7 +336,7 @@ fn a_daemon_that_stops_ends_the_verbs_that_need_it() {
     });
     let report = network.a.verb(&["doctor", "--json"]).json();
     let findings = report["findings"].as_array().expect("a list");
-    let down = findings.iter().find(|it| it["name"] == "link").expect("it says what status says");
+    let down = findings.iter().find(|it| it["name"] == "link").expect("it repeats what status reports");
     assert_eq!((&down["state"], &report["ok"]), (&json!("problem"), &json!(false)));
     assert!(down["found"].as_str().is_some_and(|found| found.starts_with("to-b: b is DOWN")), "{down}");
 }

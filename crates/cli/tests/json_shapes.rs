@@ -199,7 +199,7 @@ fn demo_whole(_: &Network) -> Found {
     vec![("whole", shape_of_success(&["demo", "--directory", &place("shape-demo")]))]
 }
 
-/// A host over this driver has none: `relay` tests compare what one looks like.
+/// A host over this driver has none: the tests of `relay` compare one.
 fn connections(network: &Network) -> Found {
     vec![
         ("none", Shape::of(&network.a.verb(&["connections", "--json"]).json())),
@@ -337,7 +337,7 @@ fn handlers(program: &Endsystem) -> Vec<Rtu> {
     let span = Nanos::from_millis(50);
     let low = Class::LowDelay { interval: span, units: 1, priority: None };
     let cost = Cost { run: Nanos::ZERO, unit: Nanos(1_000) };
-    let classes = [low, Class::Guaranteed { period: span, units: 1 }, Class::BestEffort];
+    let classes = [low, Class::periodic(span, 1), Class::BestEffort];
     let terms = classes.map(|class| Terms { class, deadline: None, quantum: 1, cost });
     terms.map(|terms| program.register(terms, |_| Progress::default()).expect("granted")).into()
 }

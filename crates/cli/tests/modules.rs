@@ -1,12 +1,12 @@
-//! Modules depend one way: those of `proto` and `experiments` in the order of docs/ARCHITECTURE.md, in every
-//! other crate without circles across folders except those for which the document gives a reason.
+//! Modules depend one way. Those at the root of `proto` and `experiments` have the order of docs/ARCHITECTURE.md. In every
+//! crate, at each level of its tree, modules form no circle, except those for which the document gives a reason.
 
 mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
-use sources::{code, crates, sources};
+use sources::crates;
+use sources::modules::Tree;
 
 /// The modules of `proto`: each uses those before it alone.
 const PROTO: &[&str] = &[
@@ -18,7 +18,7 @@ const PROTO: &[&str] = &[
     "interned",
     "table",
     "times",
-    "watch",
+    "breach",
     "latencies",
     "limiter",
     "lateness",
@@ -39,89 +39,22 @@ const PROTO: &[&str] = &[
 const EXPERIMENTS: &[&str] =
     &["report", "excuse", "witness", "measure", "loads", "testbed", "demo", "experiments"];
 
-/// Modules that form a circle, crate by crate: all of them, and no other. docs/ARCHITECTURE.md explains why
+/// Modules at the root of a crate that form a circle: all of them, and no other. Each is one file. docs/ARCHITECTURE.md explains why
 /// under "Circles of modules".
 const CIRCLES: &[(&str, &[&str])] = &[
-    ("analysis", &["activation", "contract", "policies", "policy", "stage", "statistical"]),
-    (
-        "client",
-        &["agents", "channel", "connection", "events", "handler", "lead", "listener", "receiver", "state"],
-    ),
+    ("analysis", &["activation", "admission", "contract", "policy", "stage", "statistical"]),
+    ("client", &["agents", "channel", "connection", "events", "listener", "receiver", "state"]),
 ];
 
-/// The uses of a module within its crate: module of the crate's root -> such modules.
-type Uses = BTreeMap<String, BTreeSet<String>>;
-
-fn word(text: &str) -> &str {
-    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
-    &text[..end]
-}
-
-/// Names that follow `prefix` in `code`, also those in braces.
-fn names_behind<'a>(code: &'a str, prefix: &str) -> BTreeSet<&'a str> {
-    let mut names = BTreeSet::new();
-    for rest in code.split(prefix).skip(1) {
-        let Some(list) = rest.strip_prefix('{') else {
-            names.insert(word(rest));
-            continue;
-        };
-        let (mut depth, mut begins) = (0, true);
-        for (at, c) in list.char_indices() {
-            match c {
-                '{' => depth += 1,
-                '}' if depth == 0 => break,
-                '}' => depth -= 1,
-                ',' if depth == 0 => begins = true,
-                c if begins && !c.is_whitespace() => {
-                    names.insert(word(&list[at..]));
-                    begins = false;
-                }
-                _ => {}
-            }
-        }
-    }
-    names
-}
-
 /// The uses between the modules at the root of a crate.
-fn uses(of: &str) -> Uses {
-    let root = crates().join(of).join("src");
-    let files = sources(&root);
-    let module_of = |file: &PathBuf| {
-        let inside = file.strip_prefix(&root).expect("below the root").with_extension("");
-        let parts: Vec<String> = inside.iter().map(|part| part.to_string_lossy().into_owned()).collect();
-        (!parts.iter().any(|part| part == "tests")).then(|| (parts[0].clone(), parts.len()))
-    };
-    let modules: BTreeSet<String> = files.iter().filter_map(module_of).map(|(module, _)| module).collect();
-    let mut uses = Uses::new();
-    for file in &files {
-        let Some((module, depth)) = module_of(file) else { continue };
-        let text = sources::text(file);
-        let code: String = code(&text).map(|line| format!("{line}\n")).collect();
-        let mut names = names_behind(&code, "crate::");
-        if depth == 1 && module != "lib" && module != "main" {
-            names.extend(names_behind(&code, "super::"));
-        }
-        let others = names.into_iter().filter(|name| *name != module && modules.contains(*name));
-        uses.entry(module.clone()).or_default().extend(others.map(str::to_owned));
+fn uses(of: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (module, used) in Tree::of_crate(of).uses() {
+        let Some(module) = module.first() else { continue };
+        let others = used.iter().filter_map(|used| used.first()).filter(|used| *used != module);
+        uses.entry(module.clone()).or_default().extend(others.cloned());
     }
     uses
-}
-
-/// Whether `from` comes to `to` by what uses what.
-fn reaches(uses: &Uses, from: &str, to: &str) -> bool {
-    let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
-    while let Some(module) = next.pop() {
-        for used in uses.get(module).into_iter().flatten() {
-            if used == to {
-                return true;
-            }
-            if seen.insert(used.as_str()) {
-                next.push(used);
-            }
-        }
-    }
-    false
 }
 
 /// The modules of `of` use those before them in `order` alone.
@@ -129,12 +62,12 @@ fn one_way(of: &str, order: &[&str]) {
     let place = |module: &str| order.iter().position(|known| *known == module);
     let uses = uses(of);
     assert!(uses.values().map(BTreeSet::len).sum::<usize>() > order.len(), "uses are found");
-    for (module, used) in uses.iter().filter(|(module, _)| *module != "lib") {
+    for (module, used) in &uses {
         let own = place(module).unwrap_or_else(|| panic!("{module} is new: give it its place"));
         for used in used {
             assert!(
                 place(used).is_some_and(|place| place < own),
-                "{of}: {module} uses {used}, which stands above it"
+                "{of}: {module} uses {used}, which is above it"
             );
         }
     }
@@ -156,34 +89,83 @@ fn modules_form_circles_only_where_documented() {
     let document = sources::text(&sources::root().join("docs/ARCHITECTURE.md"));
     let (_, reasons) = document.split_once("### Circles of modules").expect("the reasons");
     let reasons = reasons.split("\n#").next().unwrap_or_default();
-    for entry in std::fs::read_dir(crates()).expect("the crates") {
-        let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
-        let uses = uses(&name);
-        let circle: Vec<&str> =
-            uses.keys().filter(|module| reaches(&uses, module, module)).map(String::as_str).collect();
-        let documented =
-            CIRCLES.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, modules)| modules);
-        assert_eq!(circle, documented, "{name}: a circle of modules; is it said in CIRCLES?");
-        let has_reason = reasons.contains(&format!("\n- `{name}`:"));
+    let folders =
+        std::fs::read_dir(crates()).expect("the crates").map(|entry| entry.expect("an entry").path());
+    let others = ["fuzz", "fuzz/models", "tools/mutants"].map(|folder| sources::root().join(folder));
+    for folder in folders.chain(others) {
+        let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+        let tree = Tree::of_sources(&folder);
+        let documented: Vec<(String, Vec<String>)> = (CIRCLES.iter().filter(|(known, _)| *known == name))
+            .map(|(_, modules)| (String::new(), modules.iter().map(|module| (*module).to_owned()).collect()))
+            .collect();
         assert_eq!(
-            has_reason,
-            !documented.is_empty(),
-            "{name}: say in docs/ARCHITECTURE.md why, where there is one"
+            tree.circles(),
+            documented,
+            "{name}: move what they share below them, or name them in CIRCLES"
         );
+        for (_, modules) in &documented {
+            assert!(!modules.iter().any(|module| tree.is_folder(module)), "{name}: a circle across folders");
+        }
+        let has_reason = reasons.contains(&format!("\n- `{name}`:"));
+        assert_eq!(has_reason, !documented.is_empty(), "{name}: docs/ARCHITECTURE.md gives the reason");
     }
 }
 
+/// Whether `path` names a module of `of`, or an item in one: a name with a capital, and what follows it, is an item.
+fn is_module(of: &Tree, path: &[&str]) -> bool {
+    let modules = path.iter().take_while(|name| !name.starts_with(|c: char| c.is_ascii_uppercase()));
+    of.has(&modules.map(|name| (*name).to_owned()).collect::<Vec<_>>())
+}
+
 #[test]
-fn a_circle_is_found() {
-    let uses = |pairs: &[(&str, &str)]| {
-        let mut uses = Uses::new();
-        for (module, used) in pairs {
-            uses.entry((*module).into()).or_default().insert((*used).into());
+fn modules_named_in_the_architecture_exist() {
+    let trees: BTreeMap<String, Tree> = std::fs::read_dir(crates())
+        .expect("the crates")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .map(|name| {
+            (if name == "client" { "punctual".to_owned() } else { name.clone() }, Tree::of_crate(&name))
+        })
+        .collect();
+    let client = &trees["punctual"];
+    let document = sources::text(&sources::root().join("docs/ARCHITECTURE.md"));
+    let mut found = 0;
+    for quoted in document.split('`').skip(1).step_by(2).filter(|quoted| quoted.contains("::")) {
+        let (start, ends) = quoted.split_once("::{").unwrap_or((quoted, ""));
+        for end in ends.trim_end_matches('}').split(',').map(str::trim) {
+            let path: Vec<&str> = start.split("::").chain((!end.is_empty()).then_some(end)).collect();
+            let of_crate = if path[0] == "client" { Some(client) } else { trees.get(path[0]) };
+            let is_there = of_crate.is_some_and(|tree| is_module(tree, &path[1..]))
+                || trees.values().any(|tree| is_module(tree, &path));
+            assert!(is_there, "docs/ARCHITECTURE.md: there is no module {}", path.join("::"));
+            found += 1;
         }
-        uses
+    }
+    assert!(found > 50, "{found} modules are named");
+}
+
+#[test]
+fn paths_are_followed_to_the_module_that_defines_the_item() {
+    let module =
+        |path: &str| path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    let tree = |files: &[(&str, &str)]| {
+        Tree::of(files.iter().map(|(path, text)| (module(path), (*text).to_owned())))
     };
-    assert!(reaches(&uses(&[("a", "b"), ("b", "c"), ("c", "a")]), "a", "a"));
-    assert!(!reaches(&uses(&[("a", "b"), ("b", "c"), ("a", "c")]), "a", "a"));
-    let code = "use crate::one::{Two, three::{four}};\nuse crate::{five, six::Seven, eight::{nine}};";
-    assert_eq!(names_behind(code, "crate::"), BTreeSet::from(["one", "five", "six", "eight"]));
+    let circle = |parent: &str, names: &[&str]| {
+        (parent.to_owned(), names.iter().map(|name| (*name).to_owned()).collect())
+    };
+    let one = ("one", "use super::{Second,\n    other::Other};\npub struct First(Second);");
+    let two = ("two", "pub struct Second;\nfn make() -> crate::First {}");
+    let root = ("", "mod one;\nmod two;\npub use self::one::First;\nuse two::Second;");
+    assert_eq!(tree(&[root, one, two]).circles(), [circle("", &["one", "two"])], "by names of the root");
+    let apart = ("two", "pub struct Second;");
+    assert_eq!(tree(&[root, one, apart]).circles(), []);
+    // A module and what is below it are one; neighbours below another module are not.
+    let above = ("top", "mod left;\nmod right;\nuse self::left::Left;\nstruct Top(Left);");
+    let left = ("top::left", "use super::Top;\npub struct Left;");
+    assert_eq!(tree(&[above, left, ("top::right", "")]).circles(), []);
+    let right = ("top::right", "use super::*;\npub const fn right() { left::Left; }");
+    let left = ("top::left", "use super::right;\npub struct Left;\nfn turn() { right::right() }");
+    assert_eq!(tree(&[above, left, ("top::right", right.1)]).circles(), [], "only the parent names both");
+    let right = ("top::right", "fn right() { super::left::Left; }");
+    assert_eq!(tree(&[above, left, right]).circles(), [circle("top", &["left", "right"])]);
 }

@@ -8,7 +8,7 @@ mod host;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
@@ -206,12 +206,120 @@ fn a_relay_shares_the_engine_of_a_daemon() {
     std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
 }
 
+/// A configuration of `name`, `a` or `b`, over a `udp` link: it knows no flows.
+fn without_flows(folder: &Path, name: &str) -> PathBuf {
+    let (device, [local, peer], neighbour) = match name {
+        "a" => ("va", [A, B], "b"),
+        _ => ("vb", [B, A], "a"),
+    };
+    let text = format!(
+        r#"
+        node.name = "{name}"
+        processor.best_effort_host = true
+        processor.profile_measure = false
+        signalling.key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+        signalling.hello = "250ms"
+        host = [{{ name = "a", id = 1 }}, {{ name = "b", id = 2 }}]
+        [[link]]
+        name = "link"
+        neighbour = "{neighbour}"
+        driver = "udp"
+        device = "{device}"
+        local = "{local}"
+        peer = "{peer}"
+        rate = "400Mbit/s"
+        kernel_traffic = "exclusive"
+        prediction_error = "500ms"
+        [daemon]
+        socket = "{socket}"
+        forbidden_calls = "end"
+        "#,
+        socket = folder.join(format!("{name}.sock")).display(),
+    );
+    let file = folder.join(format!("{name}.toml"));
+    std::fs::write(&file, text).expect("written");
+    file
+}
+
+/// Programs with the kernel's TCP at both ends, a relay and a daemon on either host, and two channels between them.
+#[test]
+fn the_path_between_two_relays_is_reserved() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    let folder = std::env::temp_dir().join(format!("punctual-relay-reserve-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let daemons =
+        [("a", &a), ("b", &b)].map(|(name, host)| Daemon::start(host, &without_flows(&folder, name)));
+    let [socket_a, socket_b] = ["a.sock", "b.sock"].map(|name| folder.join(name));
+    let ask = |host: &Host, verb: &str, socket: &Path| -> Value {
+        let output = on(host, Path::new(PUNCTUAL), &[verb, "--json", "--socket"]).arg(socket).output();
+        serde_json::from_slice(&output.expect("it runs").stdout).expect("JSON")
+    };
+    let alive = || ask(&a, "status", &socket_a)["node"]["links"][0]["alive"] == true;
+    let until = std::time::Instant::now() + PATIENCE;
+    while !alive() {
+        assert!(std::time::Instant::now() < until, "the hosts never saw one another");
+    }
+    let class = "--reserve --class guaranteed --rate 10Mbit/s --period 20ms --deadline 200ms --count 2";
+    let server = b.within(|| TcpListener::bind(address("127.0.0.1", 7_001))).expect("a program");
+    let arguments = format!("--listen 7000 --to 127.0.0.1:7001 {class}");
+    let inward = relay(&b, ("--socket", &socket_b), &arguments);
+    let arguments = format!("--from 127.0.0.1:7002 --connect 7000@b {class}");
+    let outward = relay(&a, ("--socket", &socket_a), &arguments);
+    std::thread::scope(|scope| {
+        let (go, held) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            for _ in 0..2 {
+                let stream = server.accept().expect("a connection").0;
+                held.recv().expect("the other side");
+                exchange(&stream, 1, 200_000);
+            }
+        });
+        for _ in 0..2 {
+            let stream = a.within(|| TcpStream::connect(address("127.0.0.1", 7_002))).expect("to connect");
+            let open = || {
+                let list = ask(&a, "connections", &socket_a);
+                list.as_array().expect("a list").iter().find(|one| one["state"] == "established").cloned()
+            };
+            let mut found = open();
+            while found.is_none() {
+                assert!(std::time::Instant::now() < until, "the connection never opened");
+                found = open();
+            }
+            let found = found.expect("open");
+            assert_eq!(found["peer"], "[fd70:756e:6374::2]:7000", "{found}");
+            let channels = ask(&a, "channels", &socket_a);
+            let ids: Vec<&Value> =
+                channels.as_array().expect("a list").iter().map(|one| &one["channel"]).collect();
+            for end in ["outgoing", "incoming"] {
+                assert!(ids.contains(&&found["path"][end]), "{found}: {channels}");
+            }
+            go.send(()).expect("the program");
+            exchange(&stream, 0, 200_000);
+        }
+    });
+    for ended in [inward, outward].into_iter().flat_map(Relay::ended) {
+        assert_eq!((&ended["in_bytes"], &ended["out_bytes"]), (&200_000.into(), &200_000.into()), "{ended}");
+        assert_eq!(ended["error"], Value::Null, "{ended}");
+    }
+    let empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+    while !empty(&ask(&a, "channels", &socket_a)) || !empty(&ask(&b, "connections", &socket_b)) {
+        assert!(std::time::Instant::now() < until, "something is left");
+    }
+    drop(daemons);
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
 /// One line with cause and fix, on standard error, and exit code 2 for wrong usage.
 #[test]
 fn wrong_usage_is_one_line() {
     for (arguments, expected) in [
         ("--config x.toml", "--listen and --to"),
         ("--config x.toml --listen 1.2.3.4:5", "--to"),
+        ("--config x.toml --listen 80 --to 1.2.3.4:5", "need --reserve"),
+        ("--config x.toml --listen 80 --to 1.2.3.4:5 --deadline 1ms", "--reserve"),
         ("--config x.toml --from 1.2.3.4:5 --connect 1.2.3.4:5 --class low-delay", "--interval and --units"),
         (
             "--config x.toml --from 1.2.3.4:5 --connect 1.2.3.4:5 --class guaranteed --rate 1Mbit/s",

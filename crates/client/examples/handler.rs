@@ -51,7 +51,7 @@ pub fn sample(host: &Endsystem) -> Result<(Rtu, Receiver<u64>), Failure> {
     })?;
     println!("low delay: done within {:?} of being made ready", answers.grant().bound);
     let mut count = 0;
-    let timed = Class::Guaranteed { period: PERIOD, units: 1 };
+    let timed = Class::periodic(PERIOD, 1);
     let sampler = host.register(terms(timed), move |_| {
         count += 1;
         samples.lock().unwrap_or_else(PoisonError::into_inner).push(count);

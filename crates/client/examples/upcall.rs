@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let period = Nanos::from_millis(period_ms);
     let host = Endsystem::connect()?;
     let terms = Terms {
-        class: Class::Guaranteed { period, units: 1 },
+        class: Class::periodic(period, 1),
         deadline: None,
         quantum: 1,
         cost: Cost { run: Nanos::ZERO, unit: Nanos::from_micros(100) },

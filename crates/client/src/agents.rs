@@ -70,7 +70,7 @@ fn incoming(
     // If it fails, the daemon has notified the sender. The listener continues.
     if let Ok(ring) = consent(shared, channel, stall) {
         let handler_time = queue.handler_time;
-        consented.insert(channel, (queue, Accepted { channel, ring, request, handler_time }));
+        consented.insert(channel, (queue, Accepted { channel, listener, ring, request, handler_time }));
     }
 }
 

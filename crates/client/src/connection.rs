@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -57,6 +57,8 @@ pub(crate) struct SharedConnection {
 pub(crate) struct Connection {
     pub(crate) shared: Arc<SharedConnection>,
     pub(crate) host: String,
+    /// Ports that connections with reserved paths were given.
+    ports: AtomicU16,
     /// Dropped after the socket is shut down: in embedded mode, the engine in this process.
     pub(crate) embedded: Option<EmbeddedHost>,
 }
@@ -86,13 +88,20 @@ impl Connection {
         std::thread::Builder::new()
             .name("punctual-agent".into())
             .spawn(move || agents::run(&agent, &queue))?;
-        let mut connection = Self { shared, host: String::new(), embedded };
+        let mut connection = Self { shared, host: String::new(), ports: AtomicU16::new(0), embedded };
         let program = std::env::args().next().unwrap_or_default().chars().take(64).collect();
         match connection.shared.call(Request::Hello { version: VERSION, program })?.0 {
             Answer::Hello { name, .. } => connection.host = name.to_string(),
             _ => return Err(Error::Unexpected),
         }
         Ok(Arc::new(connection))
+    }
+}
+
+impl Connection {
+    /// A number that is another one each time, for a port.
+    pub(crate) fn next_port(&self) -> u16 {
+        self.ports.fetch_add(1, Ordering::Relaxed)
     }
 }
 

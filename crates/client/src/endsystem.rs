@@ -85,9 +85,18 @@ impl Endsystem {
         self.listen_boxed(Name::new(name)?, handler_time, Box::new(agent))
     }
 
-    fn listen_boxed(&self, name: Name, handler_time: Nanos, agent: Agent) -> Result<Listener, Error> {
-        let queue = Arc::new(ListenerQueue::new(agent, handler_time));
-        let request = Request::Listen { port: name.clone(), handler_time };
+    pub(crate) fn listen_boxed(
+        &self,
+        name: Name,
+        handler_time: Nanos,
+        agent: Agent,
+    ) -> Result<Listener, Error> {
+        self.listen_into(name, Arc::new(ListenerQueue::new(agent, handler_time)))
+    }
+
+    /// Listens with a queue that listeners may share.
+    pub(crate) fn listen_into(&self, name: Name, queue: Arc<ListenerQueue>) -> Result<Listener, Error> {
+        let request = Request::Listen { port: name.clone(), handler_time: queue.handler_time };
         let theirs = Arc::clone(&queue);
         match self.connection.shared.ask(request, |sender| Waiter::Listen(sender, theirs))?.0? {
             Answer::Listening { listener: id } => {
@@ -145,7 +154,18 @@ impl Endsystem {
             true => Consent::Accept,
             false => Consent::refuse("this is not the contract that was asked for"),
         };
-        let listener = self.listen_boxed(reply_to.clone(), Nanos::ZERO, Box::new(agent))?;
+        let listener = self.listen_boxed(reply_to, Nanos::ZERO, Box::new(agent))?;
+        self.request_to(&listener, source, contract)
+    }
+
+    /// Requests a channel from `source` to `listener`, and waits for it.
+    pub(crate) fn request_to(
+        &self,
+        listener: &Listener,
+        source: Address,
+        contract: Contract,
+    ) -> Result<Receiver, OpenError> {
+        let reply_to = listener.name.clone();
         let shared = &self.connection.shared;
         let Answer::Asked { token } = shared.call(Request::Ask { source, reply_to, contract })?.0 else {
             return Err(Error::Unexpected.into());

@@ -20,6 +20,19 @@ use crate::overruns::OverrunAllowance;
 use crate::processor::ring_outbox;
 use crate::receiver::Receiver;
 
+impl Receiver {
+    /// Makes the calling thread do the engine's work from now on, whenever it waits: see [`Lead`]. The
+    /// messages that it receives and sends on this channel then pass no other thread of this host.
+    ///
+    /// # Errors
+    /// [`Error::NotEmbedded`]; [`Error::HandlerTime`] if the listener declared no time (the time of a
+    /// handler: here what the thread may take between two waits); [`Error::Lead`] if the thread does not get
+    /// the engine's class or CPU.
+    pub fn lead(self) -> Result<Lead, Error> {
+        Lead::start(self)
+    }
+}
+
 /// Makes the calling thread the engine's own thread, from [`Receiver::lead`] until the drop or [`Lead::end`].
 /// Meanwhile it runs in the engine's class and on the engine's CPU. Calls that wait in another way fail with
 /// [`Error::OnProcessor`](crate::Error::OnProcessor), because the thread would wait for itself:
@@ -84,7 +97,7 @@ impl LeadBudget {
 }
 
 impl Lead {
-    pub(crate) fn start(receiver: Receiver) -> Result<Self, Error> {
+    fn start(receiver: Receiver) -> Result<Self, Error> {
         let embedded = receiver.connection().embedded.as_ref().ok_or(Error::NotEmbedded)?;
         let declared = receiver.handler_time();
         let contract = match receiver.request() {

@@ -89,9 +89,9 @@ pub use punctual_proto::api::{
     MeasuredRate, NodeStatus, PathRecord, RateRefusal, RateStatus, Receipt, RefuseCause, Role, SeenIn,
     StageGrant, StageKind, UserId, WakeRecord, WorkKind, name_of,
 };
+pub use punctual_proto::breach::Lateness;
 pub use punctual_proto::config::{CostSource, Degraded, KernelTraffic};
 pub use punctual_proto::ids::{Address, ChannelId, Name};
 pub use punctual_proto::latencies::{Bucket, Observation, Observed};
 pub use punctual_proto::memory::{MessageInfo, Timeliness};
-pub use punctual_proto::watch::Lateness;
 pub use punctual_proto::words::{counted, rate_text};

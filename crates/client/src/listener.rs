@@ -65,6 +65,7 @@ pub(crate) type SourceAgent = Box<dyn FnMut(&ChannelRequest) -> Consent + Send>;
 /// An established channel that waits for `accept`.
 pub(crate) struct Accepted {
     pub(crate) channel: ChannelId,
+    pub(crate) listener: ListenerId,
     pub(crate) ring: InboxReader,
     pub(crate) request: IncomingRequest,
     /// Time that the handler may take for a message.
@@ -76,6 +77,14 @@ struct Waiting {
     accepted: VecDeque<Accepted>,
     sources: VecDeque<(Result<Opened, OpenError>, ChannelRequest)>,
     closed: bool,
+}
+
+/// What a listener has next.
+pub(crate) enum Next {
+    /// A channel that was opened to it.
+    Accepted(Accepted),
+    /// A channel that was opened from here for a receiver, or why it was not.
+    Source(Result<Opened, OpenError>, ChannelRequest),
 }
 
 /// The state that a listener, its agents and the threads share.
@@ -130,6 +139,14 @@ impl ListenerQueue {
                 return Ok(outcome);
             }
         }
+    }
+
+    /// Waits for an established channel, or for one that a receiver requested, at most until `until`.
+    pub(crate) fn next(&self, until: Option<Instant>) -> Result<Option<Next>, Error> {
+        self.wait(until, |waiting| {
+            let accepted = waiting.accepted.pop_front().map(Next::Accepted);
+            accepted.or_else(|| waiting.sources.pop_front().map(|(opened, of)| Next::Source(opened, of)))
+        })
     }
 
     /// Waits until `take` finds something, the queue is closed, or `until`.

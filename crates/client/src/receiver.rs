@@ -14,9 +14,6 @@ use punctual_proto::memory::MessageInfo;
 use crate::connection::{Connection, may_wait};
 use crate::error::{Error, RecvError};
 use crate::events::{ChannelEvent, ChannelEvents, ChannelWatch};
-use crate::handler::{Handler, Reply};
-#[cfg(feature = "embedded")]
-use crate::lead::Lead;
 use crate::listener::{Accepted, IncomingRequest};
 use crate::state::{ChannelState, Evidence};
 
@@ -36,7 +33,7 @@ pub struct Receiver {
 
 impl Receiver {
     pub(crate) fn new(connection: &Arc<Connection>, accepted: Accepted) -> Result<Self, Error> {
-        let Accepted { channel, ring, request, handler_time } = accepted;
+        let Accepted { channel, ring, request, handler_time, .. } = accepted;
         let mut receiver = Self::attach(connection, channel, ring, Some(request))?;
         receiver.handler_time = handler_time;
         Ok(receiver)
@@ -147,23 +144,9 @@ impl Receiver {
         }
     }
 
-    /// Calls `handler` for each message from now on, beginning with those that wait already.
-    ///
-    /// In an embedded endsystem the handler runs on the engine's own thread right at the delivery: no thread
-    /// is woken and no byte is copied, and what it sends with [`Reply::send`] leaves without another thread.
-    /// In return it must neither wait nor allocate, and must keep to the time that its listener declared
-    /// ([`Endsystem::listen_direct`](crate::Endsystem::listen_direct)): the bounds of all channels at this
-    /// host depend on that. Each overrun is counted. A handler that overruns repeatedly is demoted: from then
-    /// on it runs on a thread of its own, as it does from the start if the engine is in another process.
-    ///
-    /// # Errors
-    /// [`Error::HandlerTime`] in an embedded endsystem whose listener declared none; else if the system
-    /// refuses a thread or the engine is gone.
-    pub fn on_message(
-        self,
-        handler: impl FnMut(&[u8], &MessageInfo, &mut Reply<'_>) + Send + 'static,
-    ) -> Result<Handler, Error> {
-        Handler::start(self.end, self.ring, self.handler_time, Box::new(handler))
+    /// Its parts, for a handler: the end of the channel, the ring, and the declared time for one message.
+    pub(crate) fn into_parts(self) -> (End, InboxReader, Nanos) {
+        (self.end, self.ring, self.handler_time)
     }
 
     /// Co-schedules the calling thread, the one that takes this channel's messages: it runs in `SCHED_FIFO` at the
@@ -265,20 +248,9 @@ impl Receiver {
     }
 }
 
-/// The call for a thread that leads its engine.
+/// What a thread that leads its engine needs.
 #[cfg(feature = "embedded")]
 impl Receiver {
-    /// Makes the calling thread do the engine's work from now on, whenever it waits: see [`Lead`]. The
-    /// messages that it receives and sends on this channel then pass no other thread of this host.
-    ///
-    /// # Errors
-    /// [`Error::NotEmbedded`]; [`Error::HandlerTime`] if the listener declared no time (the time of a
-    /// handler: here what the thread may take between two waits); [`Error::Lead`] if the thread does not get
-    /// the engine's class or CPU.
-    pub fn lead(self) -> Result<Lead, Error> {
-        Lead::start(self)
-    }
-
     /// The ring, for the caller that takes messages out of it on the engine's thread.
     pub(crate) const fn ring_mut(&mut self) -> &mut InboxReader {
         &mut self.ring

@@ -36,7 +36,7 @@ fn a_handler_answers_in_place() {
     let (delivered, deliveries) = mpsc::sync_channel(100);
     let end = at_a
         .on_message(move |message, info, _| {
-            delivered.send((message.to_vec(), info.number, info.demoted)).expect("somebody hears");
+            delivered.send((message.to_vec(), info.number, info.demoted)).expect("the test receives it");
         })
         .expect("a handler");
     for number in 0..50_u64 {
@@ -80,7 +80,7 @@ fn one_that_overruns_is_demoted_to_a_thread_of_its_own_and_loses_nothing() {
     let handler = receiver
         .on_message(move |message, _, _| {
             let name = std::thread::current().name().map(str::to_owned);
-            delivered.send((message.to_vec(), name)).expect("somebody hears");
+            delivered.send((message.to_vec(), name)).expect("the test receives it");
         })
         .expect("a handler");
     let mut names = Vec::new();
@@ -106,7 +106,7 @@ fn one_that_panics_ends_its_channel_and_nothing_else() {
     let _good = other
         .on_message(move |_, _, _| {
             count.fetch_add(1, Ordering::Relaxed);
-            notifier.send(()).expect("somebody hears");
+            notifier.send(()).expect("the test receives it");
         })
         .expect("a handler");
     for _ in 0..2 {
@@ -209,7 +209,7 @@ fn a_handler_does_not_wait_for_its_own_thread() {
     let _handler = at_b
         .on_message(move |_, _, _| {
             let asked = host.open("cam@a", contract()).err();
-            delivered.send(asked.map(|error| error.to_string())).expect("somebody hears");
+            delivered.send(asked.map(|error| error.to_string())).expect("the test receives it");
         })
         .expect("a handler");
     channel.send(b"x").expect("sent");

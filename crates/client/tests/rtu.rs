@@ -109,7 +109,7 @@ fn a_body_that_panics_ends_no_other_handler() {
 fn a_refusal_is_one_line_with_what_would_be_granted() {
     let (a, _b) = pair();
     let cost = Cost { run: Nanos::ZERO, unit: MS(9) };
-    let heavy = Terms { class: Class::Guaranteed { period: MS(9), units: 1 }, cost, ..low() };
+    let heavy = Terms { class: Class::periodic(MS(9), 1), cost, ..low() };
     let error = a.register(heavy, |_| Progress::default()).err().expect("refused");
     assert!(matches!(error, RtuError::Refused(Refusal::Processor(_))), "{error:?}");
     let text = error.to_string();

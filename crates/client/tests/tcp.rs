@@ -226,7 +226,7 @@ fn ends_are_seen_at_the_other_side() {
         stream.set_read_timeout(Some(PATIENCE));
         assert_eq!(stream.read(&mut [0]).expect_err("a reset").kind(), ErrorKind::ConnectionReset);
         assert!(stream.write(&[1]).is_err());
-        // Nobody listens any more.
+        // There is no listener any more.
         drop(listener);
         let refused = endsystem.connect_tcp(address(B), LOW_DELAY).err().expect("refused");
         assert!(matches!(refused, TcpError::Peer { why: Ended::Refused, .. }), "{refused}");

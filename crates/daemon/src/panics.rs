@@ -42,7 +42,7 @@ mod tests {
         let (mut stop, asked) = UnixStream::pair().expect("sockets");
         end_on_panic(asked.into());
         let thread = std::thread::Builder::new().name("punctual-bell".into());
-        let panicking = thread.spawn(|| panic!("what a test of this kind says")).expect("a thread");
+        let panicking = thread.spawn(|| panic!("a panic of a test")).expect("a thread");
         assert!(panicking.join().is_err());
         stop.read_exact(&mut [0; 8]).expect("it is asked");
         assert_eq!(failed(), Some("punctual-bell"));

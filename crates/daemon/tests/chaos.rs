@@ -296,7 +296,7 @@ fn goes_down(network: &Network, cables: [Cable; 2], folder: &Path, driver: &str)
         assert!(matches!(came, Err(RecvError::WouldBlock)), "{driver}: it is not down");
         network.switch(cables[0], down, "up");
         eventually("messages come again", || {
-            over.0.send(&[5; 2_000]).expect("the channel stands");
+            over.0.send(&[5; 2_000]).expect("the channel is open");
             over.1.recv_timeout(&mut [0; 2_000], Duration::from_millis(20)).is_ok()
         });
         // For a long time: the reservations are free again.
@@ -325,13 +325,13 @@ fn a_stopped_daemon_goes_on_where_it_was() {
     for _ in 0..3 {
         hosts.a.freeze();
         let sent = hosts.settled_sent_by_b();
-        hosts.channel.send(b"while it stands").expect("there is room");
+        hosts.channel.send(b"while it is stopped").expect("there is room");
         eventually("the neighbour has greeted it", || hosts.sent_by_b() > sent);
         let mut buffer = [0; 200];
-        assert!(matches!(hosts.receiver.try_recv(&mut buffer), Err(RecvError::WouldBlock)), "it stands");
+        assert!(matches!(hosts.receiver.try_recv(&mut buffer), Err(RecvError::WouldBlock)), "it is stopped");
         hosts.a.signal(Signal::CONT);
         let info = hosts.receiver.recv_timeout(&mut buffer, PATIENCE).expect("received");
-        assert_eq!(&buffer[..info.len as usize], b"while it stands");
+        assert_eq!(&buffer[..info.len as usize], b"while it is stopped");
         hosts.are_undisturbed();
     }
     std::fs::remove_dir_all(folder).expect("removed");

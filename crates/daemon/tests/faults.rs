@@ -269,7 +269,7 @@ fn a_full_inbox_loses_only_its_own() {
         channel.send(&[1; 100]).expect("the sender goes on");
         receiver.state().expect("a state").status.counters.overruns > 0
     });
-    eventually("it is told", || receiver.events().contains(&ChannelEvent::Overrun));
+    eventually("it is reported", || receiver.events().contains(&ChannelEvent::Overrun));
     still_works(&mut others);
     assert!(receiver.recv_timeout(&mut [0; 100], PATIENCE).is_ok());
 }

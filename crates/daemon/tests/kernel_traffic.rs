@@ -207,7 +207,7 @@ fn other_traffic_on_an_exclusive_device_is_reported_and_unbounded_links_are_degr
                 }
             });
         });
-        eventually("foreign traffic is told", || is_foreign(&link()));
+        eventually("foreign traffic is reported", || is_foreign(&link()));
         let reported = link();
         assert!(reported.foreign_bps.is_some_and(|bps| bps > 1_000_000), "{reported:?}");
         assert!(reported.mode.contains(&CABLE.device(0)), "{reported:?}");

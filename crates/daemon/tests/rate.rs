@@ -92,7 +92,7 @@ fn a_link_finds_its_rate_out_by_itself() {
     let on_a = start(&network, &folder, 0, 0, &format!("driver = \"udp\"\n{AUTO}"));
     let a = on_a.connect();
     let early = cause(a.open("cam@b", contract(200, 100, 100)));
-    assert_eq!(early, RefuseCause::RateUnknown(RateRefusal::NoNeighbour), "nobody has answered");
+    assert_eq!(early, RefuseCause::RateUnknown(RateRefusal::NoNeighbour), "no neighbour has answered");
     let on_b = start(&network, &folder, 1, 1, "driver = \"udp\"\nrate = \"95Mbit/s\"");
     let b = on_b.connect();
     eventually("the link is measured", || rate_of(&a).measured.is_some());
@@ -116,7 +116,7 @@ fn a_link_finds_its_rate_out_by_itself() {
     eventually("the channel is gone", || a.channels().expect("channels").is_empty());
     // The other direction has no bucket; its measurement is requested, and shows at least the configured
     // rate.
-    eventually("nobody else measures", || b.measure_rate("to-a").is_ok());
+    eventually("no other measurement runs", || b.measure_rate("to-a").is_ok());
     let back = rate_of(&b).measured.expect("measured");
     println!("back {back}");
     // How much that is depends on what else this machine does.

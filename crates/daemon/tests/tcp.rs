@@ -204,7 +204,7 @@ fn a_listener_opens_connections_for_a_program() {
     drop(daemon);
 }
 
-/// Whoever has no right, or no quota left, is refused in one line, and takes nothing from others.
+/// A user without a right or without quota is refused with one line, and takes nothing from others.
 #[test]
 fn rights_and_quotas_of_users_hold() {
     let Some(network) = Network::new("tcpr", 2) else { return };

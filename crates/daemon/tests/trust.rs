@@ -77,7 +77,7 @@ fn what_is_not_read_stays_within_the_quota_and_is_given_back() {
     let grown_kib = memory_kib(pid).saturating_sub(before_kib);
     println!("{} asked for, {held} B wait, {grown_kib} KiB more are resident", asked.iter().sum::<usize>());
     assert!(grown_kib <= UNREAD_MAX / 1_024, "{grown_kib} KiB");
-    assert_eq!(status_of(&status(), ANN).clients, 60, "nobody was cut: it is their sockets that are full");
+    assert_eq!(status_of(&status(), ANN).clients, 60, "no connection was cut: only their sockets are full");
     hosts.are_undisturbed();
     // A client that reads later still gets every answer.
     for _ in 0..asked[0] {
@@ -221,7 +221,7 @@ fn subordinate_users_share_the_quotas_of_their_account() {
     assert!(as_user(3_101_000, || Raw::greeted(&path)).is_some(), "beyond the range");
     // The file is read anew when it has changed.
     std::fs::write(&ranges, "").expect("written");
-    assert!(as_user(3_100_900, || Raw::greeted(&path)).is_some(), "nobody's subordinate any more");
+    assert!(as_user(3_100_900, || Raw::greeted(&path)).is_some(), "no user's subordinate any more");
     hosts.are_undisturbed();
     drop((first, hosts));
     std::fs::remove_dir_all(folder).expect("removed");

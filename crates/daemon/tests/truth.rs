@@ -145,7 +145,7 @@ fn a_wire_that_is_slower_than_configured_is_named_at_both_ends_until_it_heals() 
         .filter(|delivered| delivered.timeliness == Timeliness::Late && delivered.took < deadline)
         .count();
     println!(
-        "{} messages, {surely} surely late by their own stamps, {hidden} of them not told so",
+        "{} messages, {surely} surely late by their own stamps, {hidden} of them not reported so",
         delivered.len()
     );
     assert!(surely > 200, "the wire is slow: {surely} of {}", delivered.len());

@@ -110,7 +110,7 @@ fn work_that_arrives_in_between_is_not_lost() {
 fn a_period_has_as_many_calls_as_were_granted() {
     let daemon = daemon("period", "");
     let host = daemon.connect();
-    let class = Class::Guaranteed { period: MS(10), units: 2 };
+    let class = Class::periodic(MS(10), 2);
     let (handler, receiver) = reporting(&host, terms(class), |units| Progress { units, more: true });
     handler.make_ready().expect("a daemon");
     let begun = std::time::Instant::now();
@@ -136,12 +136,12 @@ fn one_that_takes_more_than_it_is_given_is_demoted() {
 fn a_refusal_comes_with_its_offer() {
     let daemon = daemon("refused", "");
     let host = daemon.connect();
-    let none = terms(Class::Guaranteed { period: Nanos::from_micros(20), units: 8 });
+    let none = terms(Class::periodic(Nanos::from_micros(20), 8));
     let error = host.register(none, done).err().expect("refused");
     let RtuError::Refused(Refusal::Processor(offer)) = &error else { panic!("{error:?}") };
     let period = offer.period_possible.expect("a longer period would do");
     assert!(error.to_string().contains("it would be granted every"), "{error}");
-    assert!(host.register(terms(Class::Guaranteed { period, units: 8 }), done).is_ok());
+    assert!(host.register(terms(Class::periodic(period, 8)), done).is_ok());
     let users = host.status().expect("a status").users;
     assert_eq!(users.iter().map(|user| user.channels).sum::<u64>(), 0, "both are gone: {users:?}");
 }

@@ -157,7 +157,7 @@ fn a_daemon_that_cannot_start_leaves_nothing_in_the_kernel() {
         "[[host]]\nname = \"c\"\nid = 3\n[[link]]\nname = \"to-c\"\nneighbour = \"c\"\nrate = \"1Mbit/s\"\n";
     let none = format!("{third}{}prediction_error = \"1ms\"\n", OTHER.link(0, "xdp"));
     let loopback = none.replace(&OTHER.device(0), "lo");
-    for (more, says) in [(&none, OTHER.device(0)), (&loopback, "lo".into())] {
+    for (more, named) in [(&none, OTHER.device(0)), (&loopback, "lo".into())] {
         let more = format!("prediction_error = \"1ms\"\n{more}");
         let config = text(&folder, 0, &more, |text| common::program::write(&folder, text));
         let line =
@@ -169,7 +169,7 @@ fn a_daemon_that_cannot_start_leaves_nothing_in_the_kernel() {
             .expect("punctuald runs");
         let printed = String::from_utf8_lossy(&failed.stderr);
         assert_eq!((failed.status.code(), printed.lines().count()), (Some(1), 1), "{printed}");
-        assert!(printed.contains(&says), "{printed}");
+        assert!(printed.contains(&named), "{printed}");
         assert_eq!(photographs(&network), before);
         // Other tests may have theirs loaded meanwhile, but not for that long.
         eventually("nothing of it is in the kernel", || programs(&tag).is_subset(&loaded));

@@ -13,7 +13,9 @@ use punctual_tcp::endsystem::Endsystem;
 
 use crate::error::EngineGone;
 use crate::handle::{CallError, EngineHandle, WatchError};
-use crate::tcp::{Accepted, TcpConnect, TcpId, TcpListen, TcpParts, TcpRefusal, TcpStatus, TcpTimeWait};
+use crate::tcp::{
+    Accepted, TcpConnect, TcpId, TcpJoin, TcpListen, TcpParts, TcpRefusal, TcpStatus, TcpTimeWait,
+};
 
 impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// The way to `remote` over a link; it is asked for, and followed while a clone of it exists.
@@ -48,6 +50,29 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
             processor.connect_tcp(wanted, |rings| Box::new(rings), answer, now);
         })?;
         Ok(answer.map_err(|(refusal, _remains)| refusal))
+    }
+
+    /// Begins a connection over two channels, and waits for the answer of admission; returns its number.
+    ///
+    /// # Errors
+    /// As [`EngineHandle::connect_tcp`].
+    pub fn join_tcp(&self, wanted: TcpJoin<O, I>) -> Result<Result<TcpId, TcpRefusal>, CallError>
+    where
+        O: Outbox<Message: Send> + Send,
+        I: Send,
+    {
+        let answer = self.answered(move |processor, answer, now| {
+            processor.join_tcp(wanted, |rings| Box::new(rings), answer, now);
+        })?;
+        Ok(answer.map_err(|(refusal, _remains)| refusal))
+    }
+
+    /// A channel of a connection has ended, so the connection ends behind what has come.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub fn cut_tcp(&self, connection: TcpId, incoming: ChannelId) -> Result<(), EngineGone> {
+        self.order(move |processor, now| processor.cut_tcp(connection, incoming, now))
     }
 
     /// Begins to listen and waits for the answer of admission; returns the listener's number.

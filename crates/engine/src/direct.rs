@@ -5,7 +5,9 @@
 //! thread is woken. One processor runs on a thread, so the list is thread-local.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 
+use punctual_link::Frame;
 use punctual_proto::api::RtuId;
 use punctual_proto::ids::ChannelId;
 
@@ -15,6 +17,7 @@ const OUTBOXES: usize = 64;
 thread_local! {
     static RUNG: RefCell<Vec<ChannelId>> = const { RefCell::new(Vec::new()) };
     static READY: RefCell<Vec<RtuId>> = const { RefCell::new(Vec::new()) };
+    static DELIVERED: RefCell<VecDeque<(ChannelId, Frame)>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// Notifies the engine whose processor runs on this thread that a message was put into the outgoing ring of
@@ -40,10 +43,24 @@ pub(crate) fn make_ready(handler: RtuId) -> bool {
     }
 }
 
+/// Gives the engine whose processor runs on this thread a packet of TCP that `channel` has just delivered. On any other thread
+/// it has no effect.
+pub fn deliver(channel: ChannelId, packet: Frame) {
+    if is_processor() {
+        DELIVERED.with_borrow_mut(|delivered| delivered.push_back((channel, packet)));
+    }
+}
+
+/// The next packet that a channel has delivered.
+pub(crate) fn next_delivered() -> Option<(ChannelId, Frame)> {
+    DELIVERED.with_borrow_mut(VecDeque::pop_front)
+}
+
 /// Marks this thread as a processor's from now on.
 pub(crate) fn prepare() {
     RUNG.with_borrow_mut(|rung| rung.reserve(OUTBOXES));
     READY.with_borrow_mut(|ready| ready.reserve(OUTBOXES));
+    DELIVERED.with_borrow_mut(|delivered| delivered.reserve(OUTBOXES));
 }
 
 /// Whether this thread is a processor's: waiting here for its engine would never end.
@@ -55,6 +72,7 @@ pub fn is_processor() -> bool {
 pub(crate) fn retire() {
     RUNG.set(Vec::new());
     READY.set(Vec::new());
+    DELIVERED.set(VecDeque::new());
 }
 
 /// The next ring that was filled.

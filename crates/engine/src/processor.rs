@@ -84,7 +84,7 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     /// Events that wait for the lock of their queue.
     events: VecDeque<Event>,
     orders: Orders,
-    pace: Pace,
+    timing: Timing,
     /// The CPU share that the kernel has granted to the thread, if it follows admission.
     share: Option<Share>,
     lead: Leading<O, I>,
@@ -105,7 +105,7 @@ struct Programs<O: Outbox, I: Inbox> {
 }
 
 /// Times at which the processor checks its inputs, and at which it sleeps.
-struct Pace {
+struct Timing {
     spin: Spin,
     standstill: StandstillTimer,
     /// When the next turn began, if it includes events that were found while waiting.
@@ -226,7 +226,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             meter: Meter::default(),
             events: VecDeque::new(),
             orders: Orders { are_waiting: true, background: Background { may_wait: true, put_off: 0 } },
-            pace: Pace { spin, standstill: StandstillTimer::default(), turn_begun: None },
+            timing: Timing { spin, standstill: StandstillTimer::default(), turn_begun: None },
             share,
             lead: Leading { successor: None, is_led: false },
             stop: Stop { grace, at: None },
@@ -244,7 +244,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         rest_until: Option<Instant>,
         is_done: &mut impl FnMut(&Self) -> bool,
     ) -> Step {
-        let begun = self.pace.turn_begun.take().unwrap_or(started);
+        let begun = self.timing.turn_begun.take().unwrap_or(started);
         let turn = self.turn(started);
         let ended = turn.ended;
         let counters = self.shared.counters();
@@ -260,7 +260,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let until = self.next_turn(turn, ended).into_iter().chain(rest_until).min();
         let Waited { idle_until, at } = self.wait(until, turn.progress, ended);
         self.node.record_idle(idle_until.since(ended));
-        self.pace.turn_begun = Some(idle_until);
+        self.timing.turn_begun = Some(idle_until);
         Step::Goes(at)
     }
 
@@ -268,7 +268,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// much as a check of a ring. Work after the last reading of a turn with messages belongs to the next
     /// turn, which begins at that time, or is a check of the next timers.
     fn turn(&mut self, at: Instant) -> Turn {
-        if let Some(late) = self.pace.standstill.check(at, self.node.has_sources()) {
+        if let Some(late) = self.timing.standstill.check(at, self.node.has_sources()) {
             self.node.record_standstill(late, at);
         }
         self.ports.iter_mut().for_each(|port| port.end_rest(at));
@@ -297,7 +297,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let has_reported = self.hand_out_events() | self.have_decided();
         progress |= has_reported;
         if progress {
-            self.pace.standstill.work();
+            self.timing.standstill.work();
         }
         // Neither belongs to a message: commands and timers in a turn without one, and the events of
         // channels.
@@ -352,7 +352,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             if self.transmit(at) {
                 at = now();
             }
-            self.pace.spin.stay_for(kind, at);
+            self.timing.spin.stay_for(kind, at);
             let own = at.since(begun);
             self.node.record_unit(handler, kind, self.meter.unit(kind, packets, own), declared, at);
             let spent = at.since(started).max(Nanos(1));

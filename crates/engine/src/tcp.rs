@@ -7,8 +7,9 @@
 use std::net::SocketAddr;
 
 use punctual_link::{Inlet, NextHop};
+use punctual_proto::Nanos;
 use punctual_proto::api::{RtuRefusal, RtuSending, RtuTerms};
-use punctual_proto::ids::LinkId;
+use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
 pub use punctual_tcp::endsystem::{Rings, Segments, Status as TcpStatus};
 pub use punctual_tcp::{Config as TcpConfig, Ended, EphemeralPorts, Flow, Secrets, State as TcpState};
@@ -25,6 +26,8 @@ pub struct TcpLimits {
     pub connections_max: u32,
     /// Listeners at once: as many as the links' drivers know.
     pub listeners_max: u32,
+    /// Connections over channels at once.
+    pub paths_max: u32,
 }
 
 /// What a handler of TCP asks of the node, and what bounds its packets in the driver.
@@ -134,6 +137,27 @@ pub struct TcpConnect<O: Outbox, I: Inbox> {
     pub config: TcpConfig,
     /// The rest.
     pub parts: TcpParts<O, I>,
+}
+
+/// A connection over two channels to begin (ADR 0055). The caller gives the outgoing channel the other end of `segments` as
+/// its ring, and has the incoming one delivered by [`crate::direct::deliver`].
+pub struct TcpJoin<O: Outbox, I: Inbox> {
+    /// Both ends.
+    pub flow: Flow,
+    /// The channel that brings its packets.
+    pub incoming: ChannelId,
+    /// How soon to check whether a ring that was full has room.
+    pub pause: Nanos,
+    /// Settings of the connection.
+    pub config: TcpConfig,
+    /// Terms of each of both handlers; what the output handler sends is in the channel's contract.
+    pub terms: RtuTerms,
+    /// The program's rings.
+    pub rings: Rings<HostMemory<O, I>>,
+    /// The ring of segments, which the output handler fills.
+    pub segments: Box<dyn Segments + Send>,
+    /// Called on the processor's thread: it must not wait.
+    pub notify: Box<dyn FnMut(TcpEvent) + Send>,
 }
 
 /// A listener to begin.

@@ -49,7 +49,7 @@ fn filled(bytes: usize, value: u8) -> Vec<u8> {
 }
 
 fn check(block: &[u8]) {
-    assert!(block.iter().all(|byte| *byte == block[0]), "{} bytes of somebody else's", block.len());
+    assert!(block.iter().all(|byte| *byte == block[0]), "{} bytes belong to another block", block.len());
 }
 
 /// Takes blocks, keeps some, grows and frees others, and gives away its own.

@@ -67,7 +67,7 @@ fn a_doorbell_must_be_waitable() {
     let refused =
         a.watch(ChannelId(1), std::sync::Arc::new(file.into()), None).expect_err("no descriptor to wait for");
     assert!(matches!(refused, WatchError::Os(_)) && refused.to_string().contains("doorbell"));
-    assert_eq!(a.call(|_, _| 7), Ok(7), "and nobody else is disturbed");
+    assert_eq!(a.call(|_, _| 7), Ok(7), "and no other caller is disturbed");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn dropping_the_last_handle_stops_the_engine() {
     assert_eq!(copy.call(|_, _| 7), Ok(7));
     drop(copy);
     while let Ok(event) = events.try_next() {
-        assert!(event.is_some(), "the end is told at once");
+        assert!(event.is_some(), "the end is reported at once");
     }
     assert_eq!(b.stop(), Ok(()));
 }

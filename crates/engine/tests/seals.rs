@@ -71,7 +71,7 @@ impl Bench {
     }
 
     fn meet(&mut self, key: signalling::SealKey) {
-        self.program.set_neighbour(SealKey(key.0)).expect("told");
+        self.program.set_neighbour(SealKey(key.0)).expect("accepted");
     }
 
     /// What is steered keeps its buffer.

@@ -66,7 +66,7 @@ fn a_body_is_called_when_its_handler_is_made_ready() {
 #[test]
 fn a_timed_body_is_called_in_its_periods() {
     let (a, _b) = over_memory();
-    let class = RtuClass::Guaranteed { period: MS(4), units: 3 };
+    let class = RtuClass::periodic(MS(4), 3);
     let (handler, receiver) = reporting(&a, terms(class), |units| Progress { units, more: true });
     handler.make_ready().expect("an engine");
     let calls: Vec<_> = (0..60).map(|_| receiver.recv_timeout(PATIENCE).expect("called").0).collect();
@@ -97,11 +97,11 @@ fn a_body_makes_another_ready_and_may_not_wait_for_its_engine() {
 fn a_refusal_comes_with_its_offer() {
     let (a, _b) = over_memory();
     let cost = RtuCost { run: Nanos::ZERO, unit: MS(9) };
-    let heavy = RtuTerms { cost, ..terms(RtuClass::Guaranteed { period: MS(10), units: 1 }) };
+    let heavy = RtuTerms { cost, ..terms(RtuClass::periodic(MS(10), 1)) };
     let refusal = a.register(heavy, Box::new(done)).expect("an engine").err().expect("refused");
     let RtuRefusal::Processor(offer) = refusal else { panic!("{refusal}") };
     let period = offer.period_possible.expect("a longer period would do");
-    let slower = RtuTerms { class: RtuClass::Guaranteed { period, units: 1 }, ..heavy };
+    let slower = RtuTerms { class: RtuClass::periodic(period, 1), ..heavy };
     assert!(a.register(slower, Box::new(done)).expect("an engine").is_ok());
 }
 

@@ -201,7 +201,7 @@ fn left_out(lines: u64) -> String {
 #[cfg(test)]
 mod tests {
     use punctual_proto::api::Cause;
-    use punctual_proto::watch::Lateness;
+    use punctual_proto::breach::Lateness;
 
     use super::*;
 
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn a_late_stage_is_logged_apart_from_broken_ones() {
         use punctual_proto::api::{Cause, SeenIn};
-        let late = punctual_proto::watch::Lateness { times: 1, by_max: Nanos::from_millis(150) };
+        let late = punctual_proto::breach::Lateness { times: 1, by_max: Nanos::from_millis(150) };
         let (host, mut journal) = ("a".to_owned(), journal());
         let stage = LateStage { host: host.clone(), towards: None, late, seen_in: SeenIn::OwnClock };
         assert_eq!(

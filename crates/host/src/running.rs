@@ -22,14 +22,14 @@ use punctual_os::{heap, now};
 use punctual_proto::api::{
     BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
 };
-use punctual_proto::config::NodeConfig;
+use punctual_proto::config::{LinkConfig, NodeConfig};
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::node::Node;
 use punctual_proto::{Contract, Instant, Nanos};
 use thiserror::Error;
 
 use crate::calibration::{CalibrationError, calibrate};
-use crate::config::{ConfigError, DaemonConfig, HostConfig, TcpRights};
+use crate::config::{ConfigError, DaemonConfig, HostConfig, LinkDriver, TcpRights};
 use crate::priorities::Priorities;
 use crate::service::{Host, HostGone};
 use crate::tcp::daemon::DaemonTcp;
@@ -140,8 +140,7 @@ fn tcp_links(config: &HostConfig) -> Vec<(LinkId, u32)> {
 
 impl Capturing {
     fn of(config: &HostConfig) -> Self {
-        let both = config.node.links.iter().zip(&config.drivers);
-        let links = both.map(|(link, driver)| {
+        let link = |(link, driver): (&LinkConfig, &dyn LinkDriver)| {
             let ends = driver.ends().map(|ends| {
                 [0, 1].map(|port| {
                     let ours = SocketAddr::new(ends.local, ends.ports[port]);
@@ -149,8 +148,9 @@ impl Capturing {
                 })
             });
             CapturedLink { name: link.name.to_string(), ends }
-        });
-        let links = links.collect();
+        };
+        let drivers = config.drivers.iter().map(|driver| &**driver);
+        let links = config.node.links.iter().zip(drivers).map(link).collect();
         Self { links, users: config.daemon.capture_users.clone() }
     }
 }
@@ -159,6 +159,13 @@ impl EngineHost {
     /// Links with room for TCP of this host's own, and the longest packet of each.
     pub(crate) fn tcp_links(&self) -> &[(LinkId, u32)] {
         &self.tcp_links
+    }
+
+    fn start_tcp(&self, links: Vec<(LinkId, u32)>, alarm: &Alarm) -> io::Result<()> {
+        let tcp = DaemonTcp::start(self.engine.clone(), links, alarm, self.forbidden_calls);
+        // It is started once.
+        let _ = self.tcp.set(tcp.map_err(io::Error::other)?);
+        Ok(())
     }
 
     /// A handle with which a thread calls the node on the processor's thread.
@@ -243,12 +250,11 @@ impl Host for EngineHost {
     }
 
     fn serve_tcp(&self, alarm: &Alarm) -> io::Result<()> {
-        if !self.tcp_links.is_empty() {
-            let (engine, links) = (self.engine.clone(), self.tcp_links.clone());
-            let tcp = DaemonTcp::start(engine, links, alarm, self.forbidden_calls);
-            let _ = self.tcp.set(tcp.map_err(io::Error::other)?);
-        }
-        Ok(())
+        if self.tcp_links.is_empty() { Ok(()) } else { self.start_tcp(self.tcp_links.clone(), alarm) }
+    }
+
+    fn serve_joined_tcp(&self, alarm: &Alarm) -> io::Result<()> {
+        if self.tcp.get().is_some() { Ok(()) } else { self.start_tcp(Vec::new(), alarm) }
     }
 
     fn tcp(&self) -> Option<&DaemonTcp> {

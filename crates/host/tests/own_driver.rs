@@ -150,7 +150,7 @@ fn its_rights_checks_and_costs_are_used() {
     let checked = CheckedLink { name: "m", settings: &*host.drivers[1], is_known: false };
     assert_eq!(checked.settings.examine(&checked, false)[0].found, "m");
     assert_eq!(TUNNEL.examine(&[checked], false)[0].found, "1 of this host");
-    let unmeasured = TUNNEL.wires().err().expect("nobody has said how").to_string();
+    let unmeasured = TUNNEL.wires().err().expect("it has no wires").to_string();
     assert!(unmeasured.contains("driver \"tunnel\" cannot be measured on one host"), "{unmeasured}");
 }
 
@@ -166,7 +166,7 @@ fn a_host_goes_by_a_profile_of_its_dearest_driver() {
     };
     let own = settled(TUNNEL).expect("measured on the dearest");
     assert!(own.contains("the profile of a test"), "{own}");
-    let cheaper = settled(Driver::default()).expect_err("nothing stands in for it");
+    let cheaper = settled(Driver::default()).expect_err("no driver replaces it");
     assert!(cheaper.contains("tunnel") && cheaper.contains("udp"), "{cheaper}");
     std::fs::remove_file(path).expect("it is there");
 }

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use punctual_proto::api::UserId;
 use punctual_trial::{Defence, holds};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -59,8 +60,8 @@ impl Packet {
 /// The process at the other end of a connected socket.
 #[derive(Debug)]
 pub struct Peer {
-    /// The user's id.
-    pub user: u32,
+    /// The user that it runs as.
+    pub user: UserId,
     /// The process that connected, if it is in a PID namespace that is seen from here.
     pub process: Option<Pid>,
     /// Refers to that very process, even if its number is reused later; `None` before Linux 6.5.
@@ -75,7 +76,7 @@ impl Peer {
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let credentials = socket_peercred(&socket)?;
         let process = Pid::from_raw(credentials.pid.as_raw_nonzero().get());
-        Ok(Self { user: credentials.uid.as_raw(), process, pidfd: peer_pidfd(socket.as_fd()) })
+        Ok(Self { user: UserId(credentials.uid.as_raw()), process, pidfd: peer_pidfd(socket.as_fd()) })
     }
 }
 

@@ -2,10 +2,10 @@
 /* Flows: TCP that this host runs itself, with any host.
  *
  * A packet of a flow goes to the flow's stream; one of no flow, to an address and port where we listen, to the listener's
- * stream; so does an ICMP error that quotes a segment of a flow, to where errors go. The tag stands in front of the frame,
+ * stream; so does an ICMP error that quotes a segment of a flow, to where errors go. The tag is in front of the frame,
  * which stays whole. Everything else is the kernel's.
  *
- * Packets are told from others by address, protocol and ports alone. Then:
+ * Packets are recognised by address, protocol and ports alone. Then:
  * - IPv4 options: steered like any other, the receiver skips them.
  * - IPv6 extension headers in front of TCP: dropped as malformed. The kernel would find TCP behind them, and reset.
  * - The first fragment of a segment: dropped and counted. Later ones have no ports and go to the kernel, which never
@@ -65,7 +65,7 @@ struct {
 	__type(value, __u32);
 } known SEC(".maps");
 
-/* What stands between the IP header and the transport. */
+/* What may be between the IP header and the transport header. */
 enum shape {
 	WHOLE,
 	EXTENDED,
@@ -89,7 +89,7 @@ static __always_inline int has_flows(void)
 	return is_any && *is_any;
 }
 
-/* Sends a packet to where `inlet` says, with its tag in front. A function of its own, as `steer`. */
+/* Sends a packet to the ring of `inlet`, with its tag in front. A function of its own, as `steer`. */
 static __attribute__((noinline)) int steer_flow(struct xdp_md *ctx, struct inlet *inlet, __u32 end)
 {
 	__u64 now = bpf_ktime_get_ns();

@@ -6,8 +6,8 @@
  * listeners (flows.bpf.h). Everything else goes on to the kernel untouched; so do tagged VLANs, which we never send. Offsets
  * of pointers are constant: variable ones would need CAP_PERFMON.
  *
- * The rest of a packet's consistency is checked by whoever receives it; here only what keeps a buffer from being spent
- * on what nobody may use. Bounded: for packets of the neighbour no loop and at most one look-up in a hash table, for
+ * The rest of a packet's consistency is checked by the receiver; here only what keeps a buffer from being spent
+ * on packets that no receiver may use. Bounded: for packets of the neighbour no loop and at most one look-up in a hash table, for
  * others at most four extension headers and two look-ups. Nothing is locked: counters that
  * several CPUs write are atomic, a bucket that two CPUs fill at the same instant refuses one of them. */
 #include "punctual.bpf.h"

@@ -344,7 +344,7 @@ fn an_absent_peer_is_no_error<L: Link>(of: Properties, open: &impl Fn(Settings) 
         queued += u64::from(send(&mut a, Port::Data, &of.numbered(number, 64)));
         queued += u64::from(send(&mut a, Port::Signalling, &of.numbered(number, 64)));
         flush(&mut a);
-        assert_eq!(a.receive(&mut batch, 16).expect("nobody there is no error"), 0);
+        assert_eq!(a.receive(&mut batch, 16).expect("a missing neighbour is no error"), 0);
     }
     let until = monotonic_ns() + PATIENCE_NS;
     while completed < queued {

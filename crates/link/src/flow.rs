@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 
 use crate::Stream;
-use crate::kernel::Mac;
+use crate::mac::Mac;
 
 /// The two ends of a TCP connection, as this host sees them; both of one IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

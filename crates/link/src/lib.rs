@@ -10,6 +10,7 @@
 pub mod conformance;
 mod flow;
 pub mod kernel;
+mod mac;
 pub mod memory;
 pub mod pool;
 mod ring;

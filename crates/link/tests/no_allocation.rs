@@ -129,7 +129,7 @@ fn flows_allocate_nothing() {
     assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
 }
 
-/// An IP packet with a segment to the flow's local end, as far as a driver looks at it.
+/// An IP packet with a segment to the flow's local end, as far as a driver reads it.
 fn segment(key: FlowKey, payload: usize) -> Vec<u8> {
     let (IpAddr::V4(from), IpAddr::V4(to)) = (key.remote.ip(), key.local.ip()) else { unreachable!("IPv4") };
     let mut packet = vec![0x45, 0];

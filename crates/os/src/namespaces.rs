@@ -163,7 +163,7 @@ mod tests {
     fn a_name_contains_its_process() {
         assert_eq!(owner("punctual-4711-0-a"), Some(4711));
         assert_eq!(owner("punctual-x-0-a"), None);
-        assert_eq!(owner("somebody-elses"), None);
+        assert_eq!(owner("of-another-program"), None);
     }
 
     #[test]

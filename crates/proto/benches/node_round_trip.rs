@@ -1,8 +1,8 @@
 //! A round trip of 64 B between two bare nodes: both ways through source, link scheduler, demultiplexing and sink.
 //!
 //! `cargo bench -p punctual-proto --bench node_round_trip`, in CPU time of the thread. No driver, no clock, no thread:
-//! what is left is protocol processing, and the test world that carries the packets. For instructions:
-//! `valgrind --tool=callgrind target/release/deps/node_round_trip-* --bench --test` (one round trip after set-up).
+//! what is left is protocol processing, and the test rig that carries the packets. For instructions:
+//! `PUNCTUAL_ROUND_TRIPS=1100 valgrind --tool=callgrind target/release/deps/node_round_trip-* --bench`, less those of 100.
 
 mod cpu_time;
 
@@ -54,6 +54,11 @@ impl Pair {
 
 fn round_trips(criterion: &mut Criterion<CpuTime>) {
     let mut pair = Pair::new();
+    #[expect(clippy::disallowed_methods, reason = "a bench has no arguments of its own")]
+    let times = std::env::var("PUNCTUAL_ROUND_TRIPS");
+    if let Some(times) = times.ok().and_then(|times| times.parse().ok()) {
+        return (0..times).for_each(|_: u32| assert!(pair.round_trip()));
+    }
     criterion.bench_function("round trip", |bencher| {
         bencher.iter(|| assert!(black_box(pair.round_trip())));
     });

@@ -8,6 +8,7 @@
 extern crate alloc;
 
 pub mod api;
+pub mod breach;
 pub mod config;
 pub mod fragment;
 pub mod ids;
@@ -27,7 +28,6 @@ mod slab;
 mod table;
 pub mod text;
 mod times;
-pub mod watch;
 pub mod wire;
 pub mod words;
 

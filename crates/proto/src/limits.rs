@@ -231,7 +231,7 @@ pub const RTU_PACKETS_MAX: u32 = 4_096;
 /// Reports of a handler in another process that are read at once: it has one call at a time, and few that say that there is
 /// work.
 pub const UPCALL_REPORTS_MAX: u32 = 8;
-/// Priorities of low-delay handlers. Each stands for a rate group before all periods.
+/// Priorities of low-delay handlers. Each is a rate group before all periods.
 pub const RTU_PRIORITIES: u8 = 64;
 /// Overruns and ignored yields of a program's handler within [`RTU_SPELL`] after which it is demoted.
 pub const RTU_STRIKES_MAX: u32 = 8;

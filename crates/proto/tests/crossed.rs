@@ -44,7 +44,7 @@ struct Crossed {
     uses: &'static str,
 }
 
-/// `NAME = value: "file", function` if the test names the constant, `, says "word"` if it has a number in its
+/// `NAME = value: "file", function` if the test names the constant, `, contains "word"` if it has a number in its
 /// place.
 macro_rules! crossed {
     ($($name:ident = $value:expr => $file:literal $function:ident $(uses $word:literal)?;)*) => {
@@ -85,10 +85,10 @@ crossed! {
     PROBES_PER_HELLO = 10 => "tests/signalling/establishment.rs" probes_come_ten_times_in_an_interval_and_take_a_fifth_of_the_budget;
     PROBES_BUDGET_DIVISOR = 5 => "tests/signalling/establishment.rs" probes_come_ten_times_in_an_interval_and_take_a_fifth_of_the_budget;
     WATCH_SLOT = 100 * MS => "src/node/late.rs" lateness_is_reported_within_two_slots_and_once_a_minute_unless_it_doubles;
-    WATCH_SLOTS = 10 => "src/watch.rs" a_slot_counts_for_a_second_and_a_long_one_for_a_minute;
-    WATCH_SLOTS_LATE = 3 => "src/watch.rs" what_is_late_again_and_again_is_broken_until_it_keeps_its_promise_for_a_lease;
-    WATCH_LONG_SLOT = 10 * S => "src/watch.rs" a_slot_counts_for_a_second_and_a_long_one_for_a_minute;
-    WATCH_LONG_SLOTS = 6 => "src/watch.rs" a_slot_counts_for_a_second_and_a_long_one_for_a_minute;
+    WATCH_SLOTS = 10 => "src/breach.rs" a_slot_counts_for_a_second_and_a_long_one_for_a_minute;
+    WATCH_SLOTS_LATE = 3 => "src/breach.rs" what_is_late_again_and_again_is_broken_until_it_keeps_its_promise_for_a_lease;
+    WATCH_LONG_SLOT = 10 * S => "src/breach.rs" a_slot_counts_for_a_second_and_a_long_one_for_a_minute;
+    WATCH_LONG_SLOTS = 6 => "src/breach.rs" a_slot_counts_for_a_second_and_a_long_one_for_a_minute;
     LATE_REPORT_INTERVAL = 60 * S => "src/node/late.rs" lateness_is_reported_within_two_slots_and_once_a_minute_unless_it_doubles;
     SIGNAL_PERIODS_BESIDE_KERNEL = 3 => "tests/node_shaper.rs" signalling_beside_kernel_traffic_has_three_of_its_periods;
     SHAPER_PATIENCE = 250 * MS => "tests/node_shaper.rs" a_shaper_that_does_not_shrink_is_a_refusal_with_that_reason;
@@ -97,7 +97,7 @@ crossed! {
     SHAPER_CONTENTION = 20 * MS => "tests/node_shaper.rs" best_effort_waits_for_a_moment_before_it_takes_anything;
     SHAPER_CONTENTION_KEPT = S => "tests/node_shaper.rs" best_effort_waits_for_a_moment_before_it_takes_anything;
     SHAPER_RETRY = MS => "src/node/plane/shaper.rs" a_busy_link_is_checked_again_soon;
-    LATE_ARRIVALS_INTERVAL = S => "src/node/breaches.rs" a_flow_is_measured_between_checks_at_a_suitable_distance;
+    LATE_ARRIVALS_INTERVAL = S => "src/node/breach_monitor.rs" a_flow_is_measured_between_checks_at_a_suitable_distance;
     STAGES_BROKEN_MAX = 1_024 => "src/signalling/reports.rs" foreign_reports_are_bounded_and_leave_room_for_own_ones;
     ARRIVALS_PACKETS_MAX = 1_024 => "tests/limits.rs" one_path_of_best_effort_and_all_of_them_wait_in_bounded_numbers;
     ARRIVALS_AHEAD_MAX = 64 => "tests/node_host.rs" best_effort_is_taken_while_the_processor_has_time_for_it_only;

@@ -123,7 +123,7 @@ fn a_port_puts_a_bounded_number_of_messages_together() {
     accounts_hold(&world);
 }
 
-/// The sender that has been idle longest makes room for a new one: whoever goes on sending keeps what it has begun.
+/// The sender that has been idle longest makes room for a new one: a sender that goes on keeps what it has begun.
 #[test]
 fn a_message_that_keeps_coming_is_completed_among_many_other_senders() {
     let mut world = World::line(2, RATE);

@@ -103,7 +103,7 @@ fn a_link_that_this_host_cannot_fill_drains_so_much_at_least() {
 fn no_handler_gets_slots_of_a_link_while_it_is_measured() {
     let mut world = slow_world(2);
     let terms = RtuTerms {
-        class: RtuClass::Guaranteed { period: Nanos::from_millis(10), units: 1 },
+        class: RtuClass::periodic(Nanos::from_millis(10), 1),
         deadline: None,
         quantum: 1,
         cost: RtuCost { run: Nanos(1_000), unit: Nanos(1_000) },

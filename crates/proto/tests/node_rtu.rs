@@ -26,12 +26,8 @@ fn low(interval: Nanos, units: u32) -> RtuClass {
 /// A handler of every class, and the order in which they run that are all ready at once.
 fn order_of(admission: Admission) -> Vec<usize> {
     let mut bench = Bench::new(cpu(admission));
-    let classes = [
-        RtuClass::BestEffort,
-        RtuClass::Guaranteed { period: MS(20), units: 1 },
-        RtuClass::Guaranteed { period: MS(4), units: 1 },
-        low(MS(50), 1),
-    ];
+    let classes =
+        [RtuClass::BestEffort, RtuClass::periodic(MS(20), 1), RtuClass::periodic(MS(4), 1), low(MS(50), 1)];
     let ids = classes.map(|class| bench.register(terms(class, US(20))).expect("granted"));
     // Before a common begin of their periods.
     for id in ids {
@@ -72,10 +68,8 @@ fn rmdp_serves_low_delay_before_guaranteed_before_best_effort() {
     let mut bench = Bench::new(cpu(Admission::RMDP));
     let long = RtuTerms { quantum: 4, ..terms(RtuClass::BestEffort, US(20)) };
     let flood = bench.register(long).expect("best effort");
-    let fast =
-        bench.register(terms(RtuClass::Guaranteed { period: MS(1), units: 2 }, US(20))).expect("granted");
-    let slow =
-        bench.register(terms(RtuClass::Guaranteed { period: MS(7), units: 4 }, US(50))).expect("granted");
+    let fast = bench.register(terms(RtuClass::periodic(MS(1), 2), US(20))).expect("granted");
+    let slow = bench.register(terms(RtuClass::periodic(MS(7), 4), US(50))).expect("granted");
     let quick = bench.register(terms(low(MS(2), 3), US(15))).expect("granted");
     bench.arrive(flood, AT(0), 40_000);
     for n in 0..500 {
@@ -103,7 +97,7 @@ fn rmdp_serves_low_delay_before_guaranteed_before_best_effort() {
 fn a_timed_handler_gets_its_units_in_every_period_and_no_more() {
     for admission in [Admission::RMDP, Admission::EDF, Admission::FIXED_PRIORITY, Admission::D_ORDER] {
         let mut bench = Bench::new(cpu(admission));
-        let class = RtuClass::Guaranteed { period: MS(2), units: 5 };
+        let class = RtuClass::periodic(MS(2), 5);
         let id = bench.register(RtuTerms { quantum: 2, ..terms(class, US(30)) }).expect("granted");
         bench.arrive(id, AT(100), 1_000);
         bench.run_until(AT(100_000));
@@ -111,6 +105,30 @@ fn a_timed_handler_gets_its_units_in_every_period_and_no_more() {
         assert_eq!(bench.counters(id).calls, 49 * 3, "two, two and one: no call crosses the end of a budget");
         assert_eq!(broken(&bench.bodies[&id]), None, "{}", admission.name);
         assert!(bench.calls.iter().all(|call| call.units <= 2));
+    }
+}
+
+/// It waits neither for a period to begin nor, beyond its budget, for idle time: it waits for its window.
+#[test]
+fn a_sporadic_guaranteed_handler_serves_what_comes_within_its_budget_at_once() {
+    for admission in [Admission::RMDP, Admission::EDF, Admission::FIXED_PRIORITY, Admission::D_ORDER] {
+        let mut bench = Bench::new(cpu(admission));
+        let class = RtuClass::periodic(MS(2), 2).sporadic();
+        let id = bench.register(RtuTerms { quantum: 2, ..terms(class, US(30)) }).expect("granted");
+        for at in [100, 700, 900] {
+            bench.arrive(id, AT(at), 1);
+        }
+        bench.run_until(AT(4_000));
+        let done: Vec<_> = bench.bodies[&id].done.iter().map(|(_, done)| done.0 / 1_000).collect();
+        let [first, second, third] = done[..] else { panic!("{}: {done:?}", admission.name) };
+        assert!(first < 200 && second < 800, "{}: {done:?}", admission.name);
+        assert!(
+            (2_100..2_200).contains(&third),
+            "{}: the first one's window is over at 2,100 us: {done:?}",
+            admission.name
+        );
+        assert_eq!(broken(&bench.bodies[&id]), None, "{}", admission.name);
+        assert_eq!((bench.counters(id).units, bench.counters(id).units_beyond), (3, 0), "{}", admission.name);
     }
 }
 
@@ -122,8 +140,7 @@ fn what_exceeds_a_low_delay_budget_runs_in_idle_time_as_best_effort() {
     bench.run_until(AT(5_000));
     let counters = bench.counters(greedy);
     assert_eq!((counters.units, counters.units_beyond), (2, 8), "the processor has nothing else to do");
-    let busy =
-        bench.register(terms(RtuClass::Guaranteed { period: MS(1), units: 10 }, US(30))).expect("granted");
+    let busy = bench.register(terms(RtuClass::periodic(MS(1), 10), US(30))).expect("granted");
     for n in 0..40 {
         bench.arrive(busy, AT(10_000 + n * 1_000), 10);
     }
@@ -155,7 +172,8 @@ fn random_terms(random: &mut SplitMix64, admission: Admission) -> RtuTerms {
         (admission == Admission::RMDP && below(3) == 0).then(|| below(RTU_PRIORITIES.into()) as u8);
     let class = match below(5) {
         0 | 1 => RtuClass::LowDelay { interval: period, units, priority },
-        2 | 3 => RtuClass::Guaranteed { period, units },
+        2 => RtuClass::periodic(period, units),
+        3 => RtuClass::periodic(period, units).sporadic(),
         _ => RtuClass::BestEffort,
     };
     let deadline = (below(4) == 0).then(|| Nanos(period.0 - below(period.0 / 2)));
@@ -199,11 +217,11 @@ fn run_random(admission: Admission, seed: u64) -> usize {
 #[test]
 fn a_refusal_offers_what_would_be_granted() {
     let mut bench = Bench::new(cpu(Admission::EDF));
-    let heavy = terms(RtuClass::Guaranteed { period: MS(1), units: 10 }, US(99));
+    let heavy = terms(RtuClass::periodic(MS(1), 10), US(99));
     let refusal = bench.register(heavy).expect_err("more than there is");
     let RtuRefusal::Processor(offer) = refusal else { panic!("{refusal}") };
     let period = offer.period_possible.expect("a longer period");
-    let slower = RtuTerms { class: RtuClass::Guaranteed { period, units: 10 }, ..heavy };
+    let slower = RtuTerms { class: RtuClass::periodic(period, 10), ..heavy };
     assert!(bench.register(slower).is_ok(), "{period}");
     let call = RtuTerms { quantum: 100, ..terms(low(MS(100), 100), US(10)) };
     let refusal = bench.register(call).expect_err("a long call");
@@ -243,7 +261,7 @@ fn numbers_go_to_their_limits_and_not_beyond() {
     assert!(wrong(RtuTerms { class: low(MS(500), RTU_UNITS_MAX + 1), ..base }));
     assert!(!wrong(RtuTerms { class: low(MS(500), RTU_UNITS_MAX), ..base }));
     assert!(wrong(RtuTerms { class: low(MS(500), 0), ..base }));
-    let timed = RtuTerms { class: RtuClass::Guaranteed { period: MS(500), units: 4 }, ..base };
+    let timed = RtuTerms { class: RtuClass::periodic(MS(500), 4), ..base };
     assert!(wrong(RtuTerms { quantum: RTU_UNITS_MAX + 1, ..timed }));
     assert!(!wrong(RtuTerms { quantum: RTU_UNITS_MAX, ..timed }) && wrong(RtuTerms { quantum: 0, ..timed }));
     assert!(wrong(RtuTerms { class: low(Nanos(999), 1), ..base }));
@@ -271,8 +289,7 @@ fn handlers_are_bounded_and_each_that_goes_makes_room() {
 fn misbehaving(percent: u64, greed: u32) -> (Bench, RtuId, RtuId) {
     let mut bench = Bench::new(cpu(Admission::EDF));
     let bad = bench.register(terms(low(MS(1), 1), US(20))).expect("granted");
-    let good =
-        bench.register(terms(RtuClass::Guaranteed { period: MS(1), units: 4 }, US(30))).expect("granted");
+    let good = bench.register(terms(RtuClass::periodic(MS(1), 4), US(30))).expect("granted");
     let body = bench.body(bad);
     (body.percent, body.greed) = (percent, greed);
     (bench, bad, good)
@@ -342,7 +359,7 @@ fn work_that_arrives_while_the_body_runs_is_not_lost() {
 #[test]
 fn a_handler_that_is_removed_while_its_body_runs_is_gone() {
     let mut bench = Bench::new(cpu(Admission::RMDP));
-    let class = RtuClass::Guaranteed { period: MS(1), units: 2 };
+    let class = RtuClass::periodic(MS(1), 2);
     let ids = [(); 2].map(|()| bench.register(terms(class, US(20))).expect("granted"));
     ids.iter().for_each(|id| bench.node.make_ready(*id, AT(0)));
     let work = bench.node.begin_work(AT(0)).expect("a call");
@@ -379,10 +396,10 @@ fn a_late_answer_finds_only_those_that_remain() {
     assert!(bench.node.accounts().iter().all(|account| account.counted == account.held));
 }
 
-/// Work that comes before the answer counts from the grant on: a decision that took long makes nobody late.
+/// Work that comes before the answer counts from the grant on: a long decision does not make a handler late.
 #[test]
 fn work_before_the_grant_counts_from_the_grant_on() {
-    for class in [low(MS(1), 2), RtuClass::Guaranteed { period: MS(1), units: 2 }] {
+    for class in [low(MS(1), 2), RtuClass::periodic(MS(1), 2)] {
         let mut bench = Bench::new(cpu(Admission::EDF));
         bench.node.decide_elsewhere();
         let id = bench.node.register_handler(terms(class, US(20)), AT(0)).expect("asked");

@@ -109,7 +109,7 @@ fn a_program_is_called_again_when_it_has_reported() {
 
 #[test]
 fn a_period_has_its_units_and_no_more() {
-    let mut bench = bench(terms(RtuClass::Guaranteed { period: MS(2), units: 3 }, 2), false);
+    let mut bench = bench(terms(RtuClass::periodic(MS(2), 3), 2), false);
     bench.report(UpcallReport::Ready);
     let mut units = Vec::new();
     for n in 1..=100 {
@@ -207,7 +207,7 @@ fn a_program_that_closes_or_is_gone_gives_everything_back() {
 
 #[test]
 fn one_that_is_refused_holds_nothing() {
-    let refused = try_bench(terms(RtuClass::Guaranteed { period: US(10), units: 4 }, 1), false);
+    let refused = try_bench(terms(RtuClass::periodic(US(10), 4), 1), false);
     assert!(matches!(refused, Err(RtuRefusal::Processor(_))), "{:?}", refused.err());
 }
 

@@ -56,9 +56,10 @@ fn random_target(random: &mut SplitMix64) -> RtuTarget {
 fn random_sender(random: &mut SplitMix64) -> (RtuTerms, u32, u32) {
     let mut below = |most: u64| random.next() % most;
     let (period, units) = (US(1_000 + below(20) * 500), 1 + below(4) as u32);
-    let class = match below(2) {
+    let class = match below(3) {
         0 => RtuClass::LowDelay { interval: period, units, priority: None },
-        _ => RtuClass::Guaranteed { period, units },
+        1 => RtuClass::periodic(period, units),
+        _ => RtuClass::periodic(period, units).sporadic(),
     };
     let deadline = (below(3) == 0).then(|| Nanos(period.0 - below(period.0 / 4)));
     let quantum = 1 + below(4) as u32;
@@ -118,7 +119,7 @@ fn without_slots_no_body_is_called() {
     config.cpu = cpu(Admission::EDF);
     config.links[0].pace = Pacing::Completion;
     let mut bench = Bench::of(config);
-    let id = bench.register_sender(terms(RtuClass::Guaranteed { period: MS(1), units: 2 }, 2), 3, 100);
+    let id = bench.register_sender(terms(RtuClass::periodic(MS(1), 2), 2), 3, 100);
     let id = id.expect("granted");
     bench.arrive(id, AT(0), 100);
     bench.run_until(AT(60_000));
@@ -201,7 +202,7 @@ fn messages_that_are_longer_than_declared_are_dropped_and_counted() {
 #[test]
 fn what_there_is_no_room_for_stays_in_the_ring() {
     let mut bench = Bench::with_link(cpu(Admission::RMDP), RATE);
-    let class = RtuClass::Guaranteed { period: MS(2), units: 1 };
+    let class = RtuClass::periodic(MS(2), 1);
     let id = bench.register_sender(terms(class, 1), 2, 100).expect("granted");
     let (outbox, _) = bench.bodies[&id].sends.clone().expect("it sends");
     (0..10).for_each(|_| assert!(outbox.send(&[0; 24], AT(0))));
@@ -247,7 +248,7 @@ fn what_a_link_cannot_carry_is_refused_in_one_line() {
 fn packets_of_a_budget_go_to_their_limit_and_not_beyond() {
     let mut bench = Bench::with_link(cpu(Admission::EDF), BitRate(10_000_000_000));
     let units = 1_024;
-    let flood = terms(RtuClass::Guaranteed { period: MS(900), units }, 1);
+    let flood = terms(RtuClass::periodic(MS(900), units), 1);
     let beyond = RTU_PACKETS_MAX / units + 1;
     assert_eq!(
         bench.register_sender(flood, beyond, 24),
@@ -323,7 +324,7 @@ fn each_link_counts_its_own_senders() {
 #[test]
 fn what_a_removed_handler_has_queued_is_freed_in_slices() {
     let mut bench = Bench::with_link(cpu(Admission::EDF), BitRate(10_000_000));
-    let class = RtuClass::Guaranteed { period: MS(900), units: 100 };
+    let class = RtuClass::periodic(MS(900), 100);
     let id = bench.register_sender(terms(class, 10), 3, 100).expect("granted");
     bench.arrive(id, AT(0), 100);
     bench.run_until(AT(5_000));

@@ -317,7 +317,7 @@ fn demoted_packets_outlive_their_channel_as_best_effort() {
     }
 }
 
-/// An adapter that stands still, and two channels that send more than their contracts: what is demoted waits for room, in its
+/// An adapter that does not send, and two channels that send more than their contracts: what is demoted waits for room, in its
 /// order; what has no place at the source is dropped and counted.
 #[test]
 fn demoted_messages_wait_for_room_or_are_counted() {

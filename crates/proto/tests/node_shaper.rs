@@ -108,7 +108,7 @@ fn a_handler_that_sends_is_granted_once_the_shaper_has_shrunk() {
     let mut world = grown();
     let had = share(&world);
     let span = Nanos::from_millis(10);
-    let class = RtuClass::Guaranteed { period: span, units: 1 };
+    let class = RtuClass::periodic(span, 1);
     let cost = RtuCost { run: Nanos::ZERO, unit: Nanos::from_micros(5) };
     let terms = RtuTerms { class, deadline: Some(Nanos::from_millis(8)), quantum: 1, cost };
     let to = "port@h2".parse().expect("an address");

@@ -3,9 +3,9 @@
 use punctual_proto::api::{
     Breach, Cause, ChannelRefusal, HostName, MeasuredRate, RateRefusal, RateStatus, RefuseCause,
 };
+use punctual_proto::breach::Lateness;
 use punctual_proto::fragment::{Fragmentation, packet_wire_bytes};
 use punctual_proto::ids::{Name, NodeId};
-use punctual_proto::watch::Lateness;
 use punctual_proto::{BitRate, Instant, Ppm};
 
 fn measured(at_least: bool) -> MeasuredRate {

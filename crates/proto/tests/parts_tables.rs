@@ -8,6 +8,7 @@ mod written;
 use std::fmt::{Debug, Write};
 
 use punctual_proto::api::WorkKind;
+use punctual_proto::breach::Watch;
 use punctual_proto::config::{CpuCosts, Interference, Pacing, RunPolicy};
 use punctual_proto::fragment::{Fragmentation, Reassembly, packet_wire_bytes};
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, NodeId, PathId};
@@ -18,7 +19,6 @@ use punctual_proto::linksched::{BestEffortKey, FlowIndex, Guaranteed, LinkParame
 use punctual_proto::memory::MessageWrite;
 use punctual_proto::sched::{Activation, Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
 use punctual_proto::signalling::SplitMix64;
-use punctual_proto::watch::Watch;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Instant, Nanos, Ppm};
 use punctual_rig::trimmed;

@@ -571,7 +571,7 @@ fn a_flow_of_best_effort_waits_once_its_share_is_spent_and_no_other_does() {
     assert!(units[1] >= 999 && units[2] >= 999, "{units:?}");
 }
 
-/// Whatever is told of a handler that is gone, or never was, others run as before.
+/// Calls for a handler that is gone, or never existed, do not affect others.
 #[test]
 fn calls_for_a_removed_handler_change_nothing() {
     for policy in POLICIES {

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use punctual_proto::api::{
-    PacketOut, Port, RtuClass, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuSending, RtuTarget,
-    RtuTerms, UpcallDone, Work, WorkKind,
+    PacketOut, Port, RtuActivation, RtuClass, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuSending,
+    RtuTarget, RtuTerms, UpcallDone, Work, WorkKind,
 };
 use punctual_proto::config::{Admission, CpuConfig, Interference, NodeConfig};
 use punctual_proto::ids::{Address, LinkId};
@@ -340,7 +340,7 @@ pub fn left_late(body: &Body) -> Option<String> {
     for (n, (came, done)) in body.done.iter().enumerate() {
         let after = n.checked_sub(units as usize).map(|before| releases[before] + period);
         releases.push(match body.terms.class {
-            RtuClass::Guaranteed { .. } => Instant(done.0 - done.0 % period.0),
+            class if class.periods().is_some() => Instant(done.0 - done.0 % period.0),
             _ => after.map_or(*came, |after| after.max(*came)),
         });
     }
@@ -353,7 +353,13 @@ pub fn broken(body: &Body) -> Option<String> {
     let bound = body.grant.bound?;
     match body.terms.class {
         RtuClass::LowDelay { interval, units, .. } => late_in_window(body, interval, units as usize, bound),
-        RtuClass::Guaranteed { period, units } => wrong_period(body, period, units as usize, bound),
+        RtuClass::Guaranteed { period, units, activation: RtuActivation::Periodic } => {
+            wrong_period(body, period, units as usize, bound)
+        }
+        RtuClass::Guaranteed { period, units, activation: RtuActivation::Sporadic } => {
+            let window = late_in_window(body, period, units as usize, bound);
+            window.or_else(|| crowded(body, period, units as usize, bound))
+        }
         RtuClass::BestEffort => None,
     }
 }
@@ -372,6 +378,16 @@ fn late_in_window(body: &Body, interval: Nanos, units: usize, bound: Nanos) -> O
         }
     }
     None
+}
+
+/// A budget of windows that was exceeded: releases of B + 1 PDUs span a period, and each is done by its release + B times the
+/// bound, because a PDU that comes while others wait is released with the first of them.
+fn crowded(body: &Body, period: Nanos, units: usize, bound: Nanos) -> Option<String> {
+    let wrong = body.done.windows(units + 1).find(|pdus| {
+        let span = pdus[units].1.since(pdus[0].1);
+        span + bound * (units as u64) < period
+    });
+    wrong.map(|pdus| format!("{} PDUs from {:?} to {:?}", units + 1, pdus[0].1, pdus[units].1))
 }
 
 fn wrong_period(body: &Body, period: Nanos, units: usize, bound: Nanos) -> Option<String> {

@@ -98,7 +98,7 @@ fn upgraded(versions: Versions) -> Options {
 #[test]
 fn neighbours_that_do_not_acknowledge_are_caught() {
     let options = upgraded(Versions::Denied);
-    caught(&options, "says of its neighbour");
+    caught(&options, "reports about its neighbour");
     caught(&options, "is refused by silence");
 }
 

@@ -39,6 +39,16 @@ impl PathMtu {
         self.lower(next.max(self.floor), now)
     }
 
+    /// The device, or the route that the kernel has over it, carries packets of `device` bytes from now on. Returns whether that
+    /// changes the size: what a router has reported as less stays until a larger one is tried again.
+    pub(crate) fn device_changed(&mut self, device: u16) -> bool {
+        let (before, device) = (self.current, device.max(self.floor));
+        let was_lowered = self.raise_at.is_some();
+        self.current = if was_lowered { self.current.min(device) } else { device };
+        self.device = device;
+        self.current != before
+    }
+
     /// Handles a segment of `packet_bytes` that begins at `seq` and was sent because of a timeout. Returns
     /// whether the path now counts as smaller.
     pub(crate) fn timed_out(&mut self, seq: u32, packet_bytes: usize, now: Instant) -> bool {
@@ -136,6 +146,22 @@ mod tests {
         let mut path = PathMtu::new(1500, false);
         assert!(!path.raise(Instant(u64::MAX)));
         assert_eq!(path.deadline(), None);
+    }
+
+    /// A device that shrinks and grows takes the size along; a router's report stays until it is over.
+    #[test]
+    fn the_size_follows_the_device() {
+        let mut path = PathMtu::new(1500, false);
+        assert!(path.device_changed(1000) && !path.device_changed(1000));
+        assert_eq!((path.current(), path.deadline()), (1000, None));
+        assert!(path.device_changed(1400) && path.too_big(1200, NOW));
+        assert!(!path.device_changed(1500), "the router's report stays");
+        assert!(path.device_changed(800) && !path.device_changed(1500));
+        assert_eq!(path.current(), 800);
+        assert!(path.raise(Instant(600_000_000_000)));
+        assert_eq!(path.current(), 1500);
+        assert!(path.device_changed(100));
+        assert_eq!(path.current(), 576, "no less than IP requires");
     }
 
     #[test]

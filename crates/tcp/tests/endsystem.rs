@@ -79,7 +79,7 @@ fn byte(side: usize, at: usize) -> u8 {
 impl World {
     fn new(seed: u64, faults: u64, slots: usize) -> Self {
         let host = |number: u8| Host {
-            tcp: Endsystem::new(Secrets::new([number; 16]), 4, 2),
+            tcp: Endsystem::new(Secrets::new([number; 16]), 4, 2).with_paths(2),
             flows: BTreeMap::new(),
             programs: Vec::new(),
             slots,
@@ -124,6 +124,17 @@ impl World {
         self.add(0, index.expect("room"), outbox, inbox);
     }
 
+    /// Both ends of two channels begin.
+    fn connect_over_channels(&mut self, host: usize) {
+        let [a, b] = ends();
+        let flow = if host == 0 { Flow { local: a, remote: b } } else { Flow { local: b, remote: a } };
+        let (rings, outbox, inbox) = self.rings(host);
+        let (config, now) = (self.config, self.now);
+        let index = self.hosts[host].tcp.connect_over_channels(flow, &config, rings, now).ok();
+        assert_eq!(index, Some(4), "its number is no flow's");
+        self.add(host, 4, outbox, inbox);
+    }
+
     fn carry(&mut self, to: usize, packet: Vec<u8>) {
         if to == 0 && punctual_tcp::wire::parse(&packet).expect("a segment").flags.fin {
             self.fin.clone_from(&packet);
@@ -149,7 +160,8 @@ impl World {
             let host = &mut self.hosts[to];
             match host.flows.get(&flow) {
                 Some(index) => assert!(host.tcp.arrived(*index, frame)),
-                None if to == 1 => assert!(host.tcp.arrived_at_listener(0, frame, 0x0a0b)),
+                // Without a listener it is lost.
+                None if to == 1 => drop(host.tcp.arrived_at_listener(0, frame, 0x0a0b)),
                 None => {}
             }
         }
@@ -245,6 +257,10 @@ fn exchange(seed: u64, faults: u64, bytes: usize, slots: usize) {
     let mut world = World::new(seed, faults, slots);
     world.listen();
     world.connect();
+    exchange_in(world, (seed, bytes));
+}
+
+fn exchange_in(mut world: World, (seed, bytes): (u64, usize)) {
     let mut written = [0, 0];
     let turn = |world: &mut World| {
         for (host, written) in written.iter_mut().enumerate() {
@@ -281,6 +297,56 @@ fn exchange(seed: u64, faults: u64, bytes: usize, slots: usize) {
 fn every_byte_arrives_in_order_however_small_the_rings_are() {
     for slots in [1, 2, 64] {
         exchange(1, 0, 200_000, slots);
+    }
+}
+
+/// RFC 9293 3.5, figure 7: both ends send a SYN. A SYN that comes before its receiver has begun is lost.
+#[test]
+fn both_ends_open_at_the_same_time() {
+    for seed in 0..30 {
+        let mut world = World::new(seed, if seed < 10 { 0 } else { 10 + seed * 3 }, 8);
+        let wait = Nanos::from_micros(world.random.next() % 5_000);
+        world.connect_over_channels((seed % 2) as usize);
+        assert!(!world.run(wait, |_| {}, |_| false));
+        world.connect_over_channels(1 - (seed % 2) as usize);
+        let begun = world.now;
+        if seed < 10 {
+            let is_open = |world: &World| {
+                (0..2).all(|host| world.status(host).is_some_and(|it| it.state == State::Established))
+            };
+            assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+            assert!(world.now.since(begun) <= DELAY * 3, "seed {seed}: {:?}", world.now.since(begun));
+        }
+        exchange_in(world, (seed, 40_000));
+    }
+}
+
+/// Without its channels a connection ends, behind what had come before; without a reset.
+#[test]
+fn a_connection_without_channels_ends() {
+    let mut world = World::new(9, 0, 64);
+    (0..2).for_each(|host| world.connect_over_channels(host));
+    let is_open = |world: &World| {
+        (0..2).all(|host| world.status(host).is_some_and(|it| it.state == State::Established))
+    };
+    assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+    let (now, client) = (world.now, world.program(0).cloned().expect("open"));
+    assert!(client.outbox.send(&[3; 100], now));
+    let mut out = Out { packets: Vec::new(), room: 64 };
+    assert_eq!(world.hosts[0].tcp.output(4, 2, now, &mut out).units, 1);
+    let frame = world.pool.frame(&out.packets[0].0);
+    assert!(world.hosts[1].tcp.arrived(4, frame));
+    (0..2).for_each(|host| world.hosts[host].tcp.cut(4));
+    let ended = |world: &World| [0, 1].map(|host| world.status(host).expect("there").ended);
+    assert_eq!(ended(&world), [Some(Ended::Unreachable), None], "a packet waits");
+    assert_eq!(world.hosts[1].tcp.input(4, 2, now).units, 1);
+    assert_eq!(ended(&world), [Some(Ended::Unreachable); 2]);
+    (0..2).for_each(|host| world.read(host));
+    assert_eq!(world.program(1).map(|program| program.read.len()), Some(100));
+    let room = &mut Out { packets: Vec::new(), room: 64 };
+    for host in 0..2 {
+        assert_eq!(world.hosts[host].tcp.output(4, 2, now, room).units, 0, "no reset: it could not leave");
+        assert!(world.hosts[host].tcp.is_over(4, now));
     }
 }
 

@@ -307,7 +307,7 @@ fn an_abort_comes_before_what_is_sent_again() {
     }
 }
 
-/// RFC 792, RFC 4443: what each kind of error says.
+/// RFC 792, RFC 4443: what each kind of error means.
 #[test]
 fn kinds_of_errors_are_distinguished() {
     use punctual_tcp::Trouble::{TooBig, Transient, Unreachable};

@@ -274,7 +274,7 @@ pub fn a_record_is_of_one_moment_and_not_of_one_before(turns: u64, preemptions: 
         // A reader that gave up may have the words of the turn before, but never a mixture.
         assert!(!is_whole || (one, two) == (turn, turn * 2), "{words:?}");
         processor.join().expect("no panic");
-        assert!(sequence::read(&view, 0, &mut words, |_| false), "nobody writes any more");
+        assert!(sequence::read(&view, 0, &mut words, |_| false), "there is no writer any more");
         assert_eq!(words, [turns, turns, turns * 2]);
         assert!(known <= turns);
     });

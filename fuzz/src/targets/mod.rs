@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod header;
+pub mod idl;
 pub mod inbox;
 pub mod kernel;
 pub mod node;
@@ -98,6 +99,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target { name: "segment", run: tcp::segment, seeds: tcp::segment_seeds, words: &[], short: 2_000 },
     Target { name: "quote", run: tcp::quote, seeds: tcp::quote_seeds, words: &[], short: 5_000 },
+    Target { name: "idl", run: idl::run, seeds: idl::seeds, words: idl::WORDS, short: QUICK },
     Target { name: "trace", run: text::trace, seeds: seeds::trace, words: seeds::TRACE_WORDS, short: QUICK },
 ];
 

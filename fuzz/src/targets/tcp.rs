@@ -198,7 +198,7 @@ impl World {
     }
 }
 
-/// A conversation of two hosts over a wire that loses, repeats, reorders and forges as the input says.
+/// A conversation of two hosts over a wire that loses, repeats, reorders and forges, as the input determines.
 pub fn segment(data: &[u8]) {
     let mut world = World::new();
     let mut input = Input::new(data);

@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::mutant::Mutant;
 use crate::process::Program;
 use crate::rewrite::blame;
-use crate::sample::Mutant;
 use crate::scope::Scope;
 use crate::tree::{Originals, PROFILE};
 use crate::{Error, classifier};

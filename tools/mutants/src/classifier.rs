@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Error;
+use crate::mutant::Mutant;
 use crate::operators::Operator;
-use crate::sample::Mutant;
 use crate::sites::{Change, Site, normalised};
 
 /// The program's source, from the root of the workspace.

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::Error;
-use crate::sample::Mutant;
+use crate::mutant::Mutant;
 
 /// A mutant that behaves like the original code. It is found by its file, function and texts, not by its
 /// line.

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::Error;
+use crate::mutant::Mutant;
 use crate::process::{Program, run};
 use crate::report::{Outcome, Row};
-use crate::sample::Mutant;
 
 /// How much longer than without a mutant a program may run, in CPU time: times this, and these seconds.
 const SLOWER_MAX: u64 = 4;

@@ -11,6 +11,7 @@ pub mod build;
 pub mod classifier;
 pub mod equivalent;
 pub mod judge;
+pub mod mutant;
 pub mod operators;
 pub mod process;
 pub mod report;

@@ -11,7 +11,7 @@ use rustix::param::clock_ticks_per_second;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::Error;
-use crate::tree::SWITCH;
+use crate::mutant::SWITCH;
 
 /// Address space of a program under test, in KiB: a loop that allocates ends there.
 const MEMORY_KIB_MAX: u64 = 4 << 20;

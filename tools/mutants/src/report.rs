@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::equivalent::Equivalents;
+use crate::mutant::Mutant;
 use crate::operators::Operator;
-use crate::sample::Mutant;
 
 /// The outcome of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -2,22 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::mutant::Mutant;
 use crate::scope::{Scope, Sources};
 use crate::sites::{self, Site};
 use crate::{Error, classifier, tree};
-
-/// A mistake in a file of the workspace.
-#[derive(Clone, Debug)]
-pub struct Mutant {
-    /// From 1, in the order in which they are drawn.
-    pub id: u32,
-    /// Path from the root of the workspace.
-    pub file: PathBuf,
-    /// The place and the change.
-    pub site: Site,
-    /// The path of the switch, seen from there.
-    pub switch: &'static str,
-}
 
 /// All possible mistakes in `scope`, in the order in which `seed` draws them.
 ///

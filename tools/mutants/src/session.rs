@@ -10,9 +10,10 @@ use crate::arguments::{Arguments, drawn_seed};
 use crate::build::{self, Places};
 use crate::equivalent::Equivalents;
 use crate::judge::{self, Known};
+use crate::mutant::Mutant;
 use crate::process::Program;
 use crate::report::{Outcome, Report, Row, Run};
-use crate::sample::{self, Mutant};
+use crate::sample;
 use crate::tree::Originals;
 use crate::{Error, classifier};
 

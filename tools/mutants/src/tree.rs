@@ -4,14 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::mutant::Mutant;
 use crate::rewrite::{Numbered, rewrite};
-use crate::sample::Mutant;
 use crate::scope::Scope;
 use crate::{Error, classifier};
-
-/// The environment variable that switches a mutant on: its number; 0 for none; or `trace:FILE`, which writes the numbers of
-/// all that are reached.
-pub const SWITCH: &str = "PUNCTUAL_MUTANT";
 
 /// The profile with which the copy is built: quick to run, and every overflow is found.
 pub const PROFILE: &str = "mutants";

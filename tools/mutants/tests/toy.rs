@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use punctual_mutants::build::{self, Places};
 use punctual_mutants::equivalent::Equivalents;
 use punctual_mutants::judge;
+use punctual_mutants::mutant::Mutant;
 use punctual_mutants::operators::Operator;
 use punctual_mutants::report::{Outcome, Row};
-use punctual_mutants::sample::{self, Mutant};
+use punctual_mutants::sample;
 use punctual_mutants::scope::{Scope, Sources};
 use punctual_mutants::tree::Originals;
 

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
 use super::share::Share;
-use super::{Admission, Policy, RunPolicy};
+use crate::admission::{Admission, Policy, RunPolicy};
 use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, StageKey};
 use crate::stage::StageModel;
 use crate::units::{Nanos, Ppm};

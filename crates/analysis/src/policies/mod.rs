@@ -1,13 +1,14 @@
 //! The included policies, each an [`AdmissionPolicy`](crate::AdmissionPolicy) of one stage.
 //!
-//! To add a policy, write a module with a [`Policy`], and add a line to [`Admission::ALL`]. Each policy
+//! To add a policy, write a module with a [`Policy`](crate::Policy), and add a line to
+//! [`Admission::ALL`](crate::Admission::ALL). Each policy
 //! belongs to one run-time order: `edf` and `d-order` to EDF, `statistical` to EDF with soft channels behind
 //! all others, `fixed-priority` to the levels of [`level`], `rmdp` to classes and periods, `fifo` to FIFO.
 //! Sums are exact integers; all work per decision is bounded.
 
+mod all;
 pub mod edf;
 mod fifo;
-mod kind;
 mod nearest;
 pub mod ranked;
 mod share;
@@ -15,9 +16,9 @@ pub mod statistical;
 #[cfg(test)]
 mod testing;
 
+pub use all::{UnknownPolicy, one_of, pairs_text, policy_by_name};
 pub use edf::Edf;
 pub use fifo::Fifo;
-pub use kind::{Admission, Policy, RunPolicy, UnknownPolicy, one_of, pairs_text, policy_by_name};
 pub use ranked::{LEVELS, Ranked, level};
 pub use statistical::Statistical;
 

@@ -289,7 +289,7 @@ mod tests {
             |alive| LinkStatus { rate: RateStatus { auto: true, ..RateStatus::default() }, ..link(alive, 0) };
         let down = neighbour(&auto(false)).expect("a finding");
         assert!(down.found.ends_with("until it is up and the rate is measured"), "{down:?}");
-        assert!(!down.fix.contains("punctual profile"), "nobody answers: {down:?}");
+        assert!(!down.fix.contains("punctual profile"), "the neighbour does not answer: {down:?}");
         let up = neighbour(&auto(true)).expect("a finding");
         assert!(up.state == State::Problem && up.fix.contains("punctual profile --link right"), "{up:?}");
         let strange = LinkStatus { foreign: Some(ForeignVersion { theirs: 1, ours: 7 }), ..link(false, 0) };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use punctual::BitRate;
-use punctual_experiments::experiments::{EXPERIMENTS, Experiment, Peer, Wanted, find, worker};
+use punctual_experiments::experiments::{EXPERIMENTS, Experiment, Peer, Wanted, find, work_if_asked};
 use punctual_experiments::testbed::peer;
 use punctual_host::config::Driver;
 use punctual_host::config::quantity::Quantity;
@@ -61,7 +61,7 @@ impl Bench {
             peer::serve(self.listen, |address| eprintln!("serving on {address}; Ctrl-C ends it"))?;
             return Ok(Outcome::Done);
         }
-        if worker::work_if_asked()? {
+        if work_if_asked()? {
             return Ok(Outcome::Done);
         }
         let name = self.name.as_deref().unwrap_or("list");

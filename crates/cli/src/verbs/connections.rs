@@ -2,7 +2,7 @@
 
 use clap::Args;
 use punctual::rtu::Class as RtuClass;
-use punctual::tcp::ConnectionStatus;
+use punctual::tcp::{ConnectionStatus, Path};
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
@@ -11,7 +11,8 @@ use crate::output::{Outcome, Output, table};
 #[derive(Args)]
 #[command(after_help = "Example: punctual connections --json\n\
                   The kernel does not know these connections: ss, netstat and tcpdump do not show them. The class is a promise of \
-                  this host alone. \"punctual status\" shows the handlers of input and output, with their bounds and what was late.")]
+                  this host alone where promise shows \"host\", and of the reserved path where it shows \"path\" with the bounds of packets that \
+                  leave and come: \"punctual channels\" shows its channels. \"punctual status\" shows the handlers of input and output, with their bounds and what was late.")]
 pub struct Connections {
     #[command(flatten)]
     host: Host,
@@ -32,16 +33,37 @@ fn text(connections: &[ConnectionStatus]) -> String {
     if connections.is_empty() {
         return "no TCP connections".into();
     }
-    let head =
-        ["id", "user", "local", "peer", "class", "state", "in", "out", "dropped", "unread", "unacknowledged"];
+    let head = [
+        "id",
+        "user",
+        "local",
+        "peer",
+        "class",
+        "promise",
+        "state",
+        "in",
+        "out",
+        "dropped",
+        "unread",
+        "unacknowledged",
+    ];
     table(&head, &connections.iter().map(row).collect::<Vec<_>>())
 }
 
 fn class(class: RtuClass) -> String {
     match class {
         RtuClass::LowDelay { interval, units, .. } => format!("low-delay {units}/{interval}"),
-        RtuClass::Guaranteed { period, units } => format!("guaranteed {units}/{period}"),
+        RtuClass::Guaranteed { period, units, .. } => format!("guaranteed {units}/{period}"),
         RtuClass::BestEffort => "best-effort".into(),
+    }
+}
+
+/// How far the promise reaches: this host's part, or the path as well, with the bound of packets that leave and that come.
+fn promise(path: Option<Path>) -> String {
+    match path.map(|path| path.sending.zip(path.receiving)) {
+        None => "host".into(),
+        Some(None) => "host (channels)".into(),
+        Some(Some((sending, receiving))) => format!("path {sending}/{receiving}"),
     }
 }
 
@@ -52,6 +74,7 @@ fn row(connection: &ConnectionStatus) -> Vec<String> {
         connection.local.to_string(),
         connection.peer.to_string(),
         class(connection.class),
+        promise(connection.path),
         connection.state.to_string(),
         connection.segments_in.to_string(),
         connection.segments_out.to_string(),

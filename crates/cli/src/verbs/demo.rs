@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use punctual_experiments::demo::{self, DemoOptions};
 
+use crate::film;
 use crate::output::{Outcome, Output};
 
 /// Run the main example: a film, a control loop and a flood over three hosts in network namespaces.
@@ -25,7 +26,8 @@ impl Demo {
     /// # Errors
     /// If the hosts cannot be set up or a stream breaks.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
-        let options = DemoOptions { directory: self.directory.clone(), show: !output.json };
+        let options =
+            DemoOptions { directory: self.directory.clone(), film: film::load()?, show: !output.json };
         let (status, outcome) = demo::run(&options)?;
         if let Some(outcome) = outcome {
             let report = self.directory.join("report.html");

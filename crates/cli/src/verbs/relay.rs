@@ -1,5 +1,6 @@
 //! `punctual relay`: TCP with endsystem quality of service for programs as they are.
 
+use std::fmt;
 use std::net::{SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream};
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use punctual::tcp::{Qos, TcpStream};
+use punctual::tcp::{Qos, TcpError, TcpStream};
 use punctual::{BitRate, Endsystem, Nanos, config};
 use serde::Serialize;
 
@@ -25,7 +26,8 @@ const RETRY: Duration = Duration::from_millis(100);
 #[command(
     after_help = "Examples:\n  punctual relay --listen 10.0.0.1:6379 --to 127.0.0.1:6379 --class low-delay --interval 10ms --units 8\n  \
                   punctual relay --from 127.0.0.1:7000 --connect 10.0.0.2:80 --class guaranteed --rate 20Mbit/s --period 5ms\n\
-                  The host needs a link with flows_max above 0; --listen also needs listeners_max above 0. Users other than root need a row in \
+                  punctual relay --from 127.0.0.1:7000 --connect 80@b --reserve --class guaranteed --rate 20Mbit/s --period 5ms\n\
+                  Without --reserve the host needs a link with flows_max above 0; --listen also needs listeners_max above 0. Users other than root need a row in \
                   [[daemon.tcp]] of the daemon's configuration. With --config no daemon may run on the same device. The kernel's firewall and tcpdump do not see \
                   these packets. The class counts for each connection. Ends and resets of either side are carried to the \
                   other. Each connection that ended has a line on standard output.\n\
@@ -37,18 +39,25 @@ pub struct Relay {
     /// Run an engine in this process by this configuration of the host, instead of using the daemon.
     #[arg(long, value_name = "FILE", conflicts_with = "socket")]
     config: Option<PathBuf>,
-    /// Accept connections from the wire at this address and port of the host.
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "to", conflicts_with_all = ["from", "connect"])]
-    listen: Option<SocketAddr>,
+    /// Accept connections from the wire at this address and port of the host; with --reserve, at this port.
+    #[arg(long, value_name = "ADDRESS:PORT|PORT", requires = "to", conflicts_with_all = ["from", "connect"])]
+    listen: Option<String>,
     /// Program that gets the connections from the wire.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "listen")]
     to: Option<SocketAddr>,
     /// Accept connections of programs at this address and port.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "connect")]
     from: Option<SocketAddr>,
-    /// Peer on the wire that gets the connections of programs.
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "from")]
-    connect: Option<SocketAddr>,
+    /// Peer on the wire that gets the connections of programs; with --reserve, a port of a host of the directory.
+    #[arg(long, value_name = "ADDRESS:PORT|PORT@HOST", requires = "from")]
+    connect: Option<String>,
+    /// Reserve the path of each connection, too: each packet is a message of a channel. Both hosts run Punctual, and the class
+    /// is the same at both ends.
+    #[arg(long)]
+    reserve: bool,
+    /// With --reserve: the bound of each packet on the path, instead of the period or the interval.
+    #[arg(long, value_name = "TIME", requires = "reserve", value_parser = values::span)]
+    deadline: Option<Nanos>,
     /// Class of each connection at this host.
     #[arg(long, value_enum, default_value_t = Class::BestEffort)]
     class: Class,
@@ -82,9 +91,63 @@ enum Class {
 /// Which end of the relay is on the wire.
 enum Direction {
     /// Connections from the wire go to the program at `to`.
-    In { listen: SocketAddr, to: SocketAddr },
+    In { listen: WireEnd, to: SocketAddr },
     /// Connections of programs go to `peer` on the wire.
-    Out { from: SocketAddr, peer: SocketAddr },
+    Out { from: SocketAddr, peer: WireEnd },
+}
+
+/// Where a relay listens on the wire, or its peer there.
+#[derive(Clone, Debug)]
+enum WireEnd {
+    /// Of any host.
+    Address(SocketAddr),
+    /// `PORT` or `PORT@HOST` of the directory, with the bound of packets on the reserved path.
+    Reserved(String, Option<Nanos>),
+}
+
+/// What accepts connections from the wire.
+enum WireListener {
+    Address(punctual::tcp::TcpListener),
+    Reserved(punctual::tcp::PathListener),
+}
+
+impl WireListener {
+    fn bind(endsystem: &Endsystem, at: &WireEnd, qos: Qos, backlog: u32) -> anyhow::Result<Self> {
+        Ok(match at {
+            WireEnd::Address(at) => Self::Address(endsystem.bind_tcp(*at, qos, backlog)?),
+            WireEnd::Reserved(port, deadline) => {
+                let number = port.parse().ok().filter(|port| *port > 0);
+                let wrong = || Usage(format!("--listen {port}: with --reserve, give a port of 1 to 65535"));
+                let port = number.ok_or_else(wrong)?;
+                Self::Reserved(endsystem.bind_tcp_reserved(port, qos, *deadline, backlog)?)
+            }
+        })
+    }
+
+    fn accept_timeout(&self, timeout: Duration) -> Result<Option<TcpStream>, TcpError> {
+        match self {
+            Self::Address(listener) => listener.accept_timeout(timeout),
+            Self::Reserved(listener) => listener.accept_timeout(timeout),
+        }
+    }
+}
+
+impl WireEnd {
+    fn connect(&self, endsystem: &Endsystem, qos: Qos) -> Result<TcpStream, TcpError> {
+        match self {
+            Self::Address(peer) => endsystem.connect_tcp(*peer, qos),
+            Self::Reserved(peer, deadline) => endsystem.connect_tcp_reserved(peer, qos, *deadline),
+        }
+    }
+}
+
+impl fmt::Display for WireEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Reserved(end, _) => end.fmt(f),
+        }
+    }
 }
 
 /// A connection that ended, as it is printed.
@@ -131,18 +194,30 @@ impl Relay {
         };
         let tally = Tally { count: Mutex::default(), changed: Condvar::new(), output };
         match direction {
-            Direction::In { listen, to } => self.serve_wire(&endsystem, qos, (listen, to), &tally)?,
-            Direction::Out { from, peer } => self.serve_programs(&endsystem, qos, (from, peer), &tally)?,
+            Direction::In { listen, to } => self.serve_wire(&endsystem, qos, (&listen, to), &tally)?,
+            Direction::Out { from, peer } => self.serve_programs(&endsystem, qos, (from, &peer), &tally)?,
         }
         Ok(Outcome::Done)
     }
 
     fn direction(&self) -> anyhow::Result<Direction> {
-        match (self.listen.zip(self.to), self.from.zip(self.connect)) {
-            (Some((listen, to)), _) => Ok(Direction::In { listen, to }),
-            (_, Some((from, peer))) => Ok(Direction::Out { from, peer }),
+        match (self.listen.as_ref().zip(self.to), self.from.zip(self.connect.as_ref())) {
+            (Some((listen, to)), _) => Ok(Direction::In { listen: self.wire_end("--listen", listen)?, to }),
+            (_, Some((from, peer))) => Ok(Direction::Out { from, peer: self.wire_end("--connect", peer)? }),
             _ => Err(Usage("give --listen and --to, or --from and --connect".into()).into()),
         }
+    }
+
+    fn wire_end(&self, option: &str, text: &str) -> anyhow::Result<WireEnd> {
+        if self.reserve {
+            return Ok(WireEnd::Reserved(text.into(), self.deadline));
+        }
+        let address = text.parse().map_err(|_| {
+            Usage(format!(
+                "{option} {text}: give an address and a port, like 10.0.0.1:80; hosts by name need --reserve"
+            ))
+        });
+        Ok(WireEnd::Address(address?))
     }
 
     fn qos(&self) -> anyhow::Result<Qos> {
@@ -171,10 +246,10 @@ impl Relay {
         &self,
         endsystem: &Endsystem,
         qos: Qos,
-        (listen, to): (SocketAddr, SocketAddr),
+        (listen, to): (&WireEnd, SocketAddr),
         tally: &Tally,
     ) -> anyhow::Result<()> {
-        let listener = endsystem.bind_tcp(listen, qos, self.connections_max)?;
+        let listener = WireListener::bind(endsystem, listen, qos, self.connections_max)?;
         print_note(&format!("relay: listening on {listen}"));
         std::thread::scope(|scope| {
             while tally.admit(self.connections_max, self.count) {
@@ -199,7 +274,7 @@ impl Relay {
         &self,
         endsystem: &Endsystem,
         qos: Qos,
-        (from, peer): (SocketAddr, SocketAddr),
+        (from, peer): (SocketAddr, &WireEnd),
         tally: &Tally,
     ) -> anyhow::Result<()> {
         let listener = KernelListener::bind(from).with_context(|| format!("listening on {from}"))?;
@@ -242,13 +317,13 @@ fn to_peer(
     endsystem: &Endsystem,
     qos: Qos,
     (program, address): (&KernelStream, SocketAddr),
-    peer: SocketAddr,
+    peer: &WireEnd,
 ) -> Ended {
     let begun = Instant::now();
-    match endsystem.connect_tcp(peer, qos) {
+    match peer.connect(endsystem, qos) {
         Ok(wire) => {
             let _ = program.set_nodelay(true);
-            ended(Some(peer), address, begun, carry(wire, program))
+            ended(Some(wire.peer_addr()), address, begun, carry(wire, program))
         }
         Err(error) => {
             reset_program(program);

@@ -131,7 +131,10 @@ fn handler_row(of: &HandlerStatus) -> Vec<String> {
             let priority = priority.map_or(String::new(), |priority| format!(", priority {priority}"));
             ("low delay", units(count, interval, "in any") + &priority)
         }
-        Class::Guaranteed { period, units: count } => ("guaranteed", units(count, period, "every")),
+        Class::Guaranteed { period, units: count, .. } => {
+            let word = if terms.class.periods().is_some() { "every" } else { "in any" };
+            ("guaranteed", units(count, period, word))
+        }
         Class::BestEffort => ("best effort", counted(u64::from(terms.quantum), "unit") + " a call"),
     };
     let bound = |bound: Option<Nanos>| bound.map_or("-".into(), |bound| bound.to_string());

@@ -10,7 +10,7 @@ use crate::host::Host;
 /// Where a program is installed.
 pub fn path_of(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).map(PathBuf::from);
+    let folders = std::env::split_paths(&path);
     folders
         .chain(["/usr/sbin".into(), "/sbin".into()])
         .map(|folder| folder.join(name))

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod modules;
+
 use std::path::{Path, PathBuf};
 
 /// The workspace.

@@ -23,7 +23,7 @@ use crate::channel::Channel;
 use crate::connection::{SharedConnection, lock};
 use crate::error::{Error, SendError};
 use crate::processor::ring_outbox;
-use crate::receiver::End;
+use crate::receiver::{End, Receiver};
 use crate::state::ChannelState;
 
 type Boxed = Box<dyn FnMut(&[u8], &MessageInfo, &mut Reply<'_>) + Send>;
@@ -70,13 +70,30 @@ pub struct Handler {
     stage: Arc<Stage>,
 }
 
+impl Receiver {
+    /// Calls `handler` for each message from now on, beginning with those that wait already.
+    ///
+    /// In an embedded endsystem the handler runs on the engine's own thread right at the delivery: no thread
+    /// is woken and no byte is copied, and what it sends with [`Reply::send`] leaves without another thread.
+    /// In return it must neither wait nor allocate, and must keep to the time that its listener declared
+    /// ([`Endsystem::listen_direct`](crate::Endsystem::listen_direct)): the bounds of all channels at this
+    /// host depend on that. Each overrun is counted. A handler that overruns repeatedly is demoted: from then
+    /// on it runs on a thread of its own, as it does from the start if the engine is in another process.
+    ///
+    /// # Errors
+    /// [`Error::HandlerTime`] in an embedded endsystem whose listener declared none; else if the system
+    /// refuses a thread or the engine is gone.
+    pub fn on_message(
+        self,
+        handler: impl FnMut(&[u8], &MessageInfo, &mut Reply<'_>) + Send + 'static,
+    ) -> Result<Handler, Error> {
+        let (end, ring, time) = self.into_parts();
+        Handler::start(end, ring, time, Box::new(handler))
+    }
+}
+
 impl Handler {
-    pub(crate) fn start(
-        end: End,
-        ring: InboxReader,
-        handler_time: Nanos,
-        handler: Boxed,
-    ) -> Result<Self, Error> {
+    fn start(end: End, ring: InboxReader, handler_time: Nanos, handler: Boxed) -> Result<Self, Error> {
         let embedded = end.connection.embedded.as_ref();
         if embedded.is_some() && handler_time == Nanos::ZERO {
             return Err(Error::HandlerTime);

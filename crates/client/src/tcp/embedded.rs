@@ -9,8 +9,8 @@ use punctual_engine::tcp::{TcpConfig, TcpId};
 use punctual_host::{EmbeddedHost, TcpEnds, TcpListening, TcpNews, TcpWish, api_end, api_state};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 
-use super::side::{Rings, Side};
-use super::{Ended, Qos, Status, TcpError};
+use super::rings::Rings;
+use super::{Ended, Promise, Qos, Status, TcpError};
 use crate::connection::Connection;
 
 /// How long a connection may take to open.
@@ -23,9 +23,10 @@ pub(in crate::tcp) struct Connected {
     ended: Option<Ended>,
 }
 
-type Opened = (Side, Rings, [SocketAddr; 2]);
+/// A connection with its rings, this host's address and the peer's.
+pub(super) type Opened = (Connected, Rings, [SocketAddr; 2]);
 
-fn parts(ends: TcpEnds) -> (Connected, Rings, [SocketAddr; 2]) {
+fn parts(ends: TcpEnds) -> Opened {
     let TcpEnds { id, flow, outbox, inbox, news } = ends;
     (Connected { id, news, ended: None }, Rings { outbox, inbox }, [flow.local, flow.remote])
 }
@@ -43,7 +44,7 @@ pub(super) fn connect(
     let (connected, rings, ends) = parts(host.connect_tcp(peer, &wish(qos, settings))?);
     let until = Instant::now() + OPEN_WAIT;
     match connected.news.recv_timeout(OPEN_WAIT).ok() {
-        Some(TcpNews::Open) => Ok((Side::Embedded(connected), rings, ends)),
+        Some(TcpNews::Open) => Ok((connected, rings, ends)),
         Some(TcpNews::Ended(why)) => Err(TcpError::Peer { peer, why: api_end(why) }),
         None if Instant::now() >= until => Err(TcpError::Late(peer)),
         Some(TcpNews::Refused(refusal)) => Err(TcpError::Host(refusal.into())),
@@ -65,7 +66,7 @@ pub(super) fn accept(listening: &TcpListening, until: Option<Instant>) -> Result
     let (connected, rings, ends) = parts(ends);
     // Admission decides about its handlers now.
     match connected.news.recv_timeout(OPEN_WAIT).ok() {
-        Some(TcpNews::Open) => Ok(Some((Side::Embedded(connected), rings, ends))),
+        Some(TcpNews::Open) => Ok(Some((connected, rings, ends))),
         Some(TcpNews::Refused(refusal)) => Err(TcpError::Host(refusal.into())),
         Some(TcpNews::Ended(why)) => Err(TcpError::Peer { peer: ends[1], why: api_end(why) }),
         Some(TcpNews::TimeWait | TcpNews::Over) | None => Err(TcpError::Gone),
@@ -103,6 +104,7 @@ impl Connected {
         Ok(status.map(|status| Status {
             local: status.flow.local,
             peer: status.flow.remote,
+            promise: Promise::ThisHost,
             state: api_state(status.state),
             ended: status.ended.map(api_end),
             segments_in: status.segments_in,

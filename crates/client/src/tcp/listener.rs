@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use punctual_ipc::api::Request;
 use punctual_proto::ids::ChannelId;
 
-use super::side::connected;
+use super::side;
 use super::{TcpError, TcpStream};
 use crate::connection::{Connection, Reply, lock};
 use crate::error::Error;
@@ -51,9 +51,9 @@ impl TcpListener {
     fn next(&self, until: Option<Instant>) -> Result<Option<TcpStream>, TcpError> {
         let opened = match &self.listening {
             #[cfg(feature = "embedded")]
-            Listening::Embedded(listening) => super::embedded::accept(listening, until)?,
+            Listening::Embedded(listening) => super::embedded::accept(listening, until)?.map(side::embedded),
             Listening::Remote(channel, call) => match self.next_reply(*channel, &mut lock(call), until)? {
-                Some(reply) => Some(connected(&self.connection, reply)?),
+                Some(reply) => Some(side::connected(&self.connection, reply)?),
                 None => None,
             },
         };

@@ -3,35 +3,41 @@
 //!
 //! A connection has a class. *Guaranteed*: each period has time for the rate. *Low delay*: its segments go before those of all
 //! other classes, so many in each interval, and what exceeds that runs as best effort. *Best effort* uses the rest. The
-//! promise is this host's: it holds from the wire to the program's ring and back, not in the network.
+//! promise is this host's: it holds from the wire to the program's ring and back, not in the network. Between two hosts of the
+//! directory the path can be reserved as well, over any driver ([`Endsystem::connect_tcp_reserved`], ADR 0055).
 //!
-//! The host needs an `xdp` link with `flows_max` above 0. With an engine in this process ([`Endsystem::embedded`]) the program may
-//! do everything. Through a daemon, the operator says who may connect and listen where (`[[daemon.tcp]]`). The kernel sees none
+//! To other hosts, this host needs an `xdp` link with `flows_max` above 0. With an engine in this process ([`Endsystem::embedded`]) the program may
+//! do everything. Through a daemon, the operator sets who may connect and listen, and to which addresses (`[[daemon.tcp]]`). The kernel sees none
 //! of these packets, so neither do its firewall and tcpdump.
 
 #[cfg(feature = "embedded")]
 mod embedded;
 mod listener;
+mod path;
+mod rings;
 mod side;
 mod stream;
 
 use std::net::SocketAddr;
 
 use punctual_analysis::{BitRate, Nanos};
-use punctual_ipc::api::{Answer, ApiError, Request, TcpConnectionStatus};
+use punctual_ipc::api::{Answer, ApiError, Request, TcpConnectionStatus, TcpPath};
 use punctual_proto::api::RtuClass;
 use thiserror::Error;
 
 use crate::connection::Waiter;
 use crate::endsystem::Endsystem;
-use crate::error::Error;
+use crate::error::{Error, OpenError};
 
 pub use listener::TcpListener;
+pub use path::PathListener;
 #[cfg(feature = "embedded")]
 pub use punctual_engine::tcp::{TcpConfig as Settings, TcpRefusal as Refusal};
 #[cfg(feature = "embedded")]
 pub use punctual_host::TcpError as HostTcpError;
-pub use punctual_ipc::api::{TcpConnectionStatus as ConnectionStatus, TcpEnd as Ended, TcpState as State};
+pub use punctual_ipc::api::{
+    TcpConnectionStatus as ConnectionStatus, TcpEnd as Ended, TcpPath as Path, TcpState as State,
+};
 pub use stream::TcpStream;
 
 use listener::Listening;
@@ -39,6 +45,31 @@ use listener::Listening;
 /// Smallest segment that a rate is divided into, in bytes of data: IPv6 with timestamps, in the smallest packets that hold
 /// them.
 const SEGMENT_DATA_BYTES: u64 = 1_200;
+/// How far the promise of a connection reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// This host's part: from the wire to the program's ring and back.
+    ThisHost,
+    /// The path, too. Each packet is at the peer's input handler within `sending` of its logical arrival at the channel, and
+    /// each packet of the peer's at this one within `receiving` (see [`Endsystem::connect_tcp_reserved`]).
+    Path {
+        /// Bound of packets that leave.
+        sending: Nanos,
+        /// Bound of packets that come.
+        receiving: Nanos,
+    },
+}
+
+impl Promise {
+    /// Of a connection with these channels.
+    fn of(path: Option<&TcpPath>) -> Self {
+        match path.and_then(|path| path.sending.zip(path.receiving)) {
+            Some((sending, receiving)) => Self::Path { sending, receiving },
+            None => Self::ThisHost,
+        }
+    }
+}
+
 /// What is known of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -46,6 +77,8 @@ pub struct Status {
     pub local: SocketAddr,
     /// The peer's address and port.
     pub peer: SocketAddr,
+    /// What is promised, and how far it reaches.
+    pub promise: Promise,
     /// State of the connection.
     pub state: State,
     /// Why it ended, if it has.
@@ -67,6 +100,7 @@ impl From<TcpConnectionStatus> for Status {
         Self {
             local: status.local,
             peer: status.peer,
+            promise: Promise::of(status.path.as_ref()),
             state: status.state,
             ended: status.ended,
             segments_in: status.segments_in,
@@ -89,7 +123,7 @@ pub enum Qos {
         /// Segments in any interval, in each direction.
         units: u32,
     },
-    /// Each period has time and slots for so much data, in each direction.
+    /// Each period has time and slots for so much data, in each direction. Data that is written once a period leaves at once.
     Guaranteed {
         /// Data bits a second.
         rate: BitRate,
@@ -117,7 +151,7 @@ impl Qos {
                 // One segment more: data that is written at once may be cut where the ring of bytes begins again
                 // (`punctual_tcp::endsystem::segments_max`).
                 let units = bytes.div_ceil(u128::from(SEGMENT_DATA_BYTES)) + 1;
-                RtuClass::Guaranteed { period, units: u32::try_from(units).unwrap_or(u32::MAX) }
+                RtuClass::periodic(period, u32::try_from(units).unwrap_or(u32::MAX))
             }
             Self::BestEffort => RtuClass::BestEffort,
         }
@@ -145,6 +179,12 @@ pub enum TcpError {
         /// Why.
         why: Ended,
     },
+    /// A hop of the path refuses, or the peer does.
+    #[error("the path is not reserved: {0}")]
+    Path(OpenError),
+    /// The quality of service, or the peer's name, is out of range.
+    #[error("{0}")]
+    Qos(String),
     /// The peer did not answer in time.
     #[error("{0} did not answer within three minutes")]
     Late(SocketAddr),
@@ -190,7 +230,7 @@ impl Endsystem {
     ) -> Result<TcpStream, TcpError> {
         let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
         let opened = embedded::connect(host, peer, qos, settings)?;
-        Ok(TcpStream::new(&self.connection, opened))
+        Ok(TcpStream::new(&self.connection, side::embedded(opened)))
     }
 
     /// Does what [`Endsystem::bind_tcp`] does, with settings of the connections; their MTU is the link's.

@@ -1,5 +1,6 @@
 //! The engine's side of a connection: in this process, or in a daemon's.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,16 +8,11 @@ use punctual_ipc::api::{Answer, Request};
 use punctual_ipc::ring::{InboxReader, OutboxWriter, RingHandles, RingShape};
 use punctual_proto::ids::ChannelId;
 
+use super::rings::Rings;
 use super::{Ended, Status, TcpError};
 use crate::connection::{Connection, Reply};
 use crate::error::Error;
 use crate::events::ChannelEvents;
-
-/// The program's ends of both rings.
-pub(super) struct Rings {
-    pub outbox: OutboxWriter,
-    pub inbox: InboxReader,
-}
 
 /// See the module.
 pub(super) enum Side {
@@ -125,11 +121,17 @@ fn attach(
     Ok((Remote { channel, events }, Rings { outbox, inbox }))
 }
 
-/// The connection of an answer, with this host's address and the peer's.
-pub(super) fn connected(
-    connection: &Connection,
-    (result, descriptors): Reply,
-) -> Result<(Side, Rings, [std::net::SocketAddr; 2]), TcpError> {
+/// A connection with its rings, this host's address and the peer's.
+pub(super) type Opened = (Side, Rings, [SocketAddr; 2]);
+
+/// A connection of the engine in this process.
+#[cfg(feature = "embedded")]
+pub(super) fn embedded((connected, rings, ends): super::embedded::Opened) -> Opened {
+    (Side::Embedded(connected), rings, ends)
+}
+
+/// The connection of a daemon's answer.
+pub(super) fn connected(connection: &Connection, (result, descriptors): Reply) -> Result<Opened, TcpError> {
     let Answer::TcpConnected { channel, local, peer, ring } = result.map_err(Error::from)? else {
         return Err(Error::Unexpected.into());
     };

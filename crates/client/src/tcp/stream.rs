@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 use punctual_ipc::ring::outgoing::PushError;
 use punctual_ipc::ring::{InboxReader, OutboxWriter};
 
-use super::side::{REASON_WITHIN, Rings, Side};
+use super::rings::Rings;
+use super::side::{Opened, REASON_WITHIN, Side};
 use super::{Ended, State, Status, TcpError};
 use crate::connection::Connection;
+use crate::listener::Listener;
 
 /// A TCP connection of this host's own. Dropping it closes it: bytes that were written still leave, as long as the endsystem
 /// lives. A process that ends takes its engine along, and what has not left is lost: wait before that
@@ -36,13 +38,12 @@ pub struct TcpStream {
     is_closing: bool,
     /// The peer has closed its direction, and everything was read.
     saw_end: bool,
+    /// Holds the port of a connection with a reserved path.
+    port: Option<Listener>,
 }
 
 impl TcpStream {
-    pub(super) fn new(
-        connection: &Arc<Connection>,
-        (side, Rings { outbox, inbox }, ends): (Side, Rings, [SocketAddr; 2]),
-    ) -> Self {
+    pub(super) fn new(connection: &Arc<Connection>, (side, Rings { outbox, inbox }, ends): Opened) -> Self {
         Self {
             connection: Arc::clone(connection),
             side,
@@ -55,7 +56,14 @@ impl TcpStream {
             is_nonblocking: false,
             is_closing: false,
             saw_end: false,
+            port: None,
         }
+    }
+
+    /// The stream holds its port as long as it is there.
+    pub(super) fn holding(mut self, port: Listener) -> Self {
+        self.port = Some(port);
+        self
     }
 
     /// This host's address and port.
@@ -127,7 +135,7 @@ impl TcpStream {
             if is_sent || until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(is_sent);
             }
-            // The peer's acknowledgement wakes nobody.
+            // The peer's acknowledgement does not wake this thread.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -231,7 +239,7 @@ impl Read for TcpStream {
             if self.saw_end || buffer.is_empty() {
                 return Ok(0);
             }
-            // Before the look into the ring: a ring may be filled and closed between two looks.
+            // Read before the ring: a ring may be filled and closed between two reads.
             let is_closed = self.inbox.is_closed();
             if self.take()? {
                 // An empty message is the end.

@@ -70,7 +70,7 @@ impl Program {
                 text.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
             })
         };
-        super::eventually("all of it stands", || {
+        super::eventually("everything is open", || {
             std::fs::read_dir(&tasks).expect("its threads").all(is_stopped)
         });
     }

@@ -109,7 +109,7 @@ fn cycles(stage: &Stage, hosts: &mut [Program; 3], seconds: u64, seed: u64) -> (
     };
     let alone = held(on_b);
     let lost = alone.iter().flatten().map(|held| held.lost.as_str()).collect::<String>();
-    assert_eq!(lost, "", "counted and held by nobody, or waiting for nobody");
+    assert_eq!(lost, "", "counted without a holder, or waiting without a program");
     let (mut memory, mut faults) = (Vec::new(), Vec::new());
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(seconds) || memory.len() < WARM_UP + COMPARED {
@@ -174,7 +174,7 @@ fn nothing_grows_and_what_no_fault_touches_keeps_its_promise() {
         let seen = cycles(&stage, &mut hosts, seconds.unwrap_or(25), seed);
         drop(Over(&over));
         let (lost, sent) = sending.join().expect("a sender");
-        let mut samples = receiving.join().expect("the untouched channel stands");
+        let mut samples = receiving.join().expect("the untouched channel is open");
         // The last ones, if none came after them.
         let end = now();
         samples.extend((samples.len() as u64..sent).map(|_| Sample { from: end, to: end, kept: false }));

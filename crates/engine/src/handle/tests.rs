@@ -36,7 +36,7 @@ fn ends_by_itself(events: &Events) -> bool {
 fn an_engine_whose_admission_has_panicked_stops_with_that_error() {
     let engine = alone();
     let failing = Arc::downgrade(&engine.inner.shared);
-    let decide = |()| panic!("what a test of this kind says");
+    let decide = |()| panic!("a panic of a test");
     let failed = move || admission_failed(&failing);
     let mut decider = Decider::<()>::start(SchedulingClass::BestEffortHost, Forbidden::Allow, decide, failed)
         .expect("a thread");
@@ -50,7 +50,7 @@ fn an_engine_whose_admission_has_panicked_stops_with_that_error() {
 #[test]
 fn a_decider_that_is_dropped_has_not_failed() {
     let (outcomes, asked) = std::sync::mpsc::channel();
-    let failed = move || outcomes.send(()).expect("somebody waits");
+    let failed = move || outcomes.send(()).expect("the test waits for it");
     let decider = Decider::<()>::start(SchedulingClass::BestEffortHost, Forbidden::Allow, |()| true, failed)
         .expect("one");
     drop(decider);

@@ -105,6 +105,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         while let Some(channel) = direct::next_rung() {
             self.node.handle_ring(channel, at);
         }
+        self.take_delivered(at);
         self.ready_handlers(at);
     }
 }

@@ -50,14 +50,14 @@ const TOGETHER: Nanos = Nanos::from_millis(4);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Allowance {
     /// The doorbell's own allowance; `None`: it has none.
-    own: Option<Pace>,
+    own: Option<RingRate>,
     /// User whose share pays for rings beyond that.
     payer: Option<UserId>,
 }
 
 /// `burst` rings, and one more each `interval`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pace {
+struct RingRate {
     burst: u32,
     interval: Nanos,
 }
@@ -67,12 +67,12 @@ impl Allowance {
     /// follow soon after it: therefore one more.
     pub fn of(contract: Option<&Contract>, payer: Option<UserId>) -> Self {
         let payer = payer.filter(|_| holds(Defence::DoorbellAllowance));
-        let of = |c: &Contract| Pace { burst: c.burst_messages_max, interval: c.policed_interval() };
+        let of = |c: &Contract| RingRate { burst: c.burst_messages_max, interval: c.policed_interval() };
         let own = match (contract.map(of), payer) {
-            (Some(pace), Some(_)) => Some(Pace { burst: pace.burst.saturating_add(1), ..pace }),
+            (Some(rate), Some(_)) => Some(RingRate { burst: rate.burst.saturating_add(1), ..rate }),
             (None, Some(_)) => None,
-            (Some(pace), None) => Some(Pace { interval: pace.interval.min(SPACING), ..pace }),
-            (None, None) => Some(Pace { burst: 1, interval: SPACING }),
+            (Some(rate), None) => Some(RingRate { interval: rate.interval.min(SPACING), ..rate }),
+            (None, None) => Some(RingRate { burst: 1, interval: SPACING }),
         };
         Self { own, payer }
     }
@@ -81,25 +81,25 @@ impl Allowance {
     /// is work, and when the call is done. Admission has counted that.
     pub fn of_calls(units: u32, period: Nanos, payer: Option<UserId>) -> Self {
         let rings = units.saturating_mul(2).max(1);
-        let own = Pace { burst: rings.saturating_add(1), interval: period / u64::from(rings) };
+        let own = RingRate { burst: rings.saturating_add(1), interval: period / u64::from(rings) };
         Self { own: Some(own), payer: payer.filter(|_| holds(Defence::DoorbellAllowance)) }
     }
 }
 
-/// When all that a pace allows is there again (GCRA's theoretical arrival time).
+/// When all that a rate allows is there again (GCRA's theoretical arrival time).
 #[derive(Clone, Copy, Debug, Default)]
 struct NextArrival(Instant);
 
 impl NextArrival {
     /// Time from which on one more ring is allowed.
-    fn next(self, pace: Pace) -> Instant {
-        let early = pace.interval * u64::from(pace.burst.saturating_sub(1));
+    fn next(self, rate: RingRate) -> Instant {
+        let early = rate.interval * u64::from(rate.burst.saturating_sub(1));
         Instant(self.0.0.saturating_sub(early.0))
     }
 
     /// Records that a ring was handled at this time.
-    fn take(&mut self, pace: Pace, at: Instant) {
-        self.0 = self.0.max(at) + pace.interval;
+    fn take(&mut self, rate: RingRate, at: Instant) {
+        self.0 = self.0.max(at) + rate.interval;
     }
 }
 
@@ -154,9 +154,9 @@ impl Doorbells {
     }
 
     /// Each user's share of the allowance of all users.
-    fn share(&self) -> Pace {
+    fn share(&self) -> RingRate {
         let users = u32::try_from(self.payers.len()).unwrap_or(u32::MAX).max(1);
-        Pace { burst: (AT_ONCE / users).max(1), interval: ALL_SPACING * u64::from(users) }
+        RingRate { burst: (AT_ONCE / users).max(1), interval: ALL_SPACING * u64::from(users) }
     }
 
     /// The kernel reports that a doorbell rang.
@@ -219,20 +219,20 @@ fn together(due: Instant) -> Instant {
 impl Watched {
     /// Charges a ring to the first allowance that can pay for it: the doorbell's own, or that of its `payer`,
     /// who has `share`. Returns when the ring is handled: now, or later.
-    fn take(&mut self, payer: Option<&mut NextArrival>, share: Pace, at: Instant) -> Instant {
-        let own = self.allowance.own.map(|pace| (self.rest.next(pace), pace));
-        let (due, rest, pace) = match (own, payer) {
-            (Some((due, pace)), None) if due <= at => (due, &mut self.rest, pace),
+    fn take(&mut self, payer: Option<&mut NextArrival>, share: RingRate, at: Instant) -> Instant {
+        let own = self.allowance.own.map(|rate| (self.rest.next(rate), rate));
+        let (due, rest, rate) = match (own, payer) {
+            (Some((due, rate)), None) if due <= at => (due, &mut self.rest, rate),
             // The doorbell is unmuted soon, and its next ring is then charged again.
             (_, None) => return at + SPACING,
-            (Some((due, pace)), Some(payer)) if due <= at || due <= payer.next(share) => {
-                (due, &mut self.rest, pace)
+            (Some((due, rate)), Some(payer)) if due <= at || due <= payer.next(share) => {
+                (due, &mut self.rest, rate)
             }
             (_, Some(payer)) => (payer.next(share), payer, share),
         };
         let due = due.max(at);
-        rest.take(pace, due);
-        let due = if due > at && pace == share { together(due) } else { due };
+        rest.take(rate, due);
+        let due = if due > at && rate == share { together(due) } else { due };
         self.has_paid = due > at;
         due
     }

@@ -113,9 +113,9 @@ pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(
             let Ok(given_back) = returned.recv() else { return None };
             processor = given_back;
             processor.lead.is_led = false;
-            processor.pace.turn_begun = None;
+            processor.timing.turn_begun = None;
             started = now();
-            processor.pace.standstill.begin(started);
+            processor.timing.standstill.begin(started);
             continue;
         }
         // A thread that requests to lead does not have to wait for the next packet.
@@ -183,8 +183,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
         let mut baton = self.baton.take().ok_or(EngineGone)?;
         // The leader's time in between is no protocol work, and was admitted as a handler's time.
         baton.processor.node.record_idle(at.since(self.left_at));
-        baton.processor.pace.turn_begun = None;
-        baton.processor.pace.standstill.begin(at);
+        baton.processor.timing.turn_begun = None;
+        baton.processor.timing.standstill.begin(at);
         baton.processor.serve_handlers(at);
         loop {
             match baton.processor.step(at, until, &mut |_| is_done()) {

@@ -27,7 +27,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             let count = self.received.len();
             for packet in self.received.drain(..) {
                 let from = port::node_port(packet.port);
-                self.pace.spin.stay(packet.stream, at);
+                self.timing.spin.stay(packet.stream, at);
                 if let Some(capture) = &mut self.programs.capture {
                     let kind = packet.ip.map_or_else(|| port::captured(from), |_| CapturedKind::Ip);
                     let head = (kind, false, port.id());

@@ -90,17 +90,17 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// Waits until an input is there or `until`, awake for the configured time.
     pub(super) fn wait(&mut self, until: Option<Instant>, progress: bool, mut at: Instant) -> Waited {
         if progress {
-            self.pace.spin.awake_until = self.pace.spin.awake_until.max(at + self.pace.spin.span);
+            self.timing.spin.awake_until = self.timing.spin.awake_until.max(at + self.timing.spin.span);
         }
         loop {
             let is_due = until.is_some_and(|until| until <= at);
-            if !is_due && self.pace.spin.is_over(at) {
+            if !is_due && self.timing.spin.is_over(at) {
                 let waited = self.sleep(until, at);
-                self.pace.spin.checked_at = waited.at;
+                self.timing.spin.checked_at = waited.at;
                 return waited;
             }
-            if at.since(self.pace.spin.checked_at) >= POLL_PAUSE {
-                self.pace.spin.checked_at = at;
+            if at.since(self.timing.spin.checked_at) >= POLL_PAUSE {
+                self.timing.spin.checked_at = at;
                 if self.look(at) {
                     return Waited { idle_until: at, at: now() };
                 }

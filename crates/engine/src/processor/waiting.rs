@@ -36,7 +36,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
         let wanted = if stalled { Some(at + RETRY) } else { wanted };
         let rests = self.ports.iter().filter_map(DrivenLink::rests_until).min();
-        let others = [rests, self.programs.doorbells.next_unmute(), self.pace.standstill.due(), self.stop.at];
+        let others =
+            [rests, self.programs.doorbells.next_unmute(), self.timing.standstill.due(), self.stop.at];
         [retry, wanted].into_iter().chain(others).flatten().min()
     }
 
@@ -73,7 +74,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             self.shared.counters().late_wakes.add(u64::from(late > LATE));
             self.node.record_wake(late, woken);
             // One report is enough for one standstill.
-            self.pace.standstill.seen(woken);
+            self.timing.standstill.seen(woken);
         }
         Waited { idle_until: found.unwrap_or(woken), at: woken }
     }

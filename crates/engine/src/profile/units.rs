@@ -3,8 +3,7 @@
 //! nor completions nor the clock.
 
 use punctual_proto::Nanos;
-use punctual_proto::config::plan::processor;
-use punctual_proto::config::{CpuConfig, LinkConfig, Pacing, payload_bytes_max};
+use punctual_proto::config::{CpuConfig, LinkConfig, Pacing, cpu_model, payload_bytes_max};
 
 use super::file::Profile;
 use crate::processor::WORK_SLICE;
@@ -94,7 +93,7 @@ pub fn too_short(
 /// The longest unit where handlers finish `quantum` packets, as admission charges it.
 fn longest_unit(cpu: &CpuConfig, fragment_bytes: u32, links: &[LinkConfig], quantum: u32) -> Nanos {
     let cpu = CpuConfig { quantum_packets: quantum, plan: Vec::new(), ..cpu.clone() };
-    processor(&cpu, payload_bytes_max(fragment_bytes, links)).best_effort_unit
+    cpu_model(&cpu, payload_bytes_max(fragment_bytes, links)).best_effort_unit
 }
 
 /// An arrival is seen after the wake-up or after the turn that runs, which ends one unit after its slice.
@@ -150,7 +149,7 @@ mod tests {
         assert_eq!(fits(&cpu, &[100], woken), 2);
         let mut completed = links(&[100]);
         completed[0].pace = Pacing::Completion;
-        assert_eq!(quantum_that_fits(&cpu, FRAGMENT_BYTES, &completed, woken), 7, "nobody wakes up for it");
+        assert_eq!(quantum_that_fits(&cpu, FRAGMENT_BYTES, &completed, woken), 7, "it needs no wake-up");
         let turns = OtherCosts { turn: Nanos::from_micros(60), ..woken };
         assert_eq!(quantum_that_fits(&cpu, FRAGMENT_BYTES, &completed, turns), 2);
     }

@@ -1,7 +1,9 @@
 //! Connections as handlers of an engine (ADR 0054): every byte to and from a kernel at the other end, in every class, while the
 //! engine's node admits, schedules and counts their segments; all is given back at their end.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant as Time;
 
@@ -22,7 +24,7 @@ use punctual_rig::{RemoteInbox, RemoteOutbox, line_config};
 
 use crate::kernel::{LONG, accept, check, exchange, fill};
 use crate::native::{FLOWS_MAX, open};
-use crate::network::{A, B, Network, ip, privileged};
+use crate::network::{A, B, C, Network, ip, privileged};
 
 type Handle = EngineHandle<RemoteOutbox, RemoteInbox>;
 type Parts = TcpParts<RemoteOutbox, RemoteInbox>;
@@ -32,6 +34,8 @@ const PORT: u16 = 8_080;
 const CHUNK_BYTES: u32 = 2_048;
 const SEGMENT_BYTES: u32 = 1_456;
 const SLOTS: usize = 64;
+/// Bytes of a stream that are on their way.
+const WINDOW_BYTES: u64 = 100_000;
 
 /// The end of a ring that an output handler fills.
 struct Out(RemoteOutbox);
@@ -63,7 +67,7 @@ fn start() -> Handle {
     };
     node.cpu.quantum_packets = 32;
     let link = Box::new(open(AttachMode::Native));
-    let limits = TcpLimits { secret: [9; 16], connections_max: FLOWS_MAX, listeners_max: 2 };
+    let limits = TcpLimits { secret: [9; 16], connections_max: FLOWS_MAX, listeners_max: 2, paths_max: 0 };
     let config = EngineConfig { tcp: Some(limits), ..EngineConfig::new(node, vec![link], 1) };
     let handle = Engine::start(config).expect("an engine");
     let segments = RemoteOutbox::new(64, SEGMENT_BYTES as usize + RAW_TAG_BYTES);
@@ -87,7 +91,7 @@ fn low_delay() -> RtuClass {
 }
 
 fn guaranteed() -> RtuClass {
-    RtuClass::Guaranteed { period: Nanos::from_millis(5), units: 40 }
+    RtuClass::periodic(Nanos::from_millis(5), 40)
 }
 
 /// The program's ends of a connection.
@@ -108,7 +112,7 @@ fn parts(terms: TcpTerms) -> (Parts, RemoteOutbox, RemoteInbox, Receiver<TcpEven
         rings: Rings { outbox: outbox.clone(), inbox: inbox.clone(), chunk_bytes: CHUNK_BYTES },
         segments_out: segments.clone(),
         segments_in: Box::new(Out(segments)),
-        // Whoever has stopped to listen needs no news.
+        // A program that has stopped listening needs no events.
         notify: Box::new(move |event| drop(news.send(event))),
     };
     (parts, outbox, inbox, events)
@@ -196,6 +200,14 @@ impl Program {
     }
 }
 
+fn until(what: &str, is_true: impl Fn() -> bool) {
+    let limit = Time::now() + LONG;
+    while !is_true() {
+        assert!(Time::now() < limit, "{what}");
+        std::thread::yield_now();
+    }
+}
+
 /// Nothing of a connection is left: the only handler is that for late segments.
 fn all_is_given_back(handle: &Handle) {
     let handlers = handle.handlers().expect("it runs");
@@ -234,6 +246,131 @@ fn every_class_carries_every_byte_to_a_kernel() {
     connects(RtuClass::BestEffort, 4_000_000, B[0]);
     connects(low_delay(), 1_000_000, B[0]);
     connects(guaranteed(), 1_000_000, B[1]);
+}
+
+/// Sends bytes and reads them back from a kernel that echoes, until `stop`, then closes. `count`: bytes that came back.
+fn pump(program: &Program, id: TcpId, stop: &AtomicBool, count: &AtomicU64) {
+    let (mut sent, mut read, mut moved) = (0_u64, 0_u64, Time::now());
+    loop {
+        let is_stopping = stop.load(Ordering::Relaxed);
+        let before = sent + read;
+        while sent - read < WINDOW_BYTES && !is_stopping {
+            let mut chunk = [0; 4_000];
+            fill(0, sent, &mut chunk);
+            if !program.outbox.send(&chunk, crate::native::Native::now()) {
+                break;
+            }
+            sent += chunk.len() as u64;
+        }
+        while program.inbox.recv(|chunk, _| {
+            check(0, read, chunk);
+            read += chunk.len() as u64;
+        }) {}
+        count.store(read, Ordering::Relaxed);
+        if sent + read > before {
+            moved = Time::now();
+            program.handle.ready_tcp(id).expect("it runs");
+        } else if is_stopping && read == sent {
+            return program.handle.close_tcp(id).expect("it runs");
+        } else {
+            assert!(moved.elapsed() < LONG, "{sent} sent, {read} read: {:?}", program.handle.tcp_status(id));
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Gives back what comes, until the other end closes.
+fn echo(listener: &TcpListener) {
+    let mut stream = accept(listener).0;
+    let mut buffer = [0; 16_384];
+    loop {
+        match stream.read(&mut buffer).expect("bytes") {
+            0 => return,
+            bytes => stream.write_all(&buffer[..bytes]).expect("room"),
+        }
+    }
+}
+
+/// In mid-stream the kernel's route, its MTU, the router and the router's hardware address change: the connection follows, and
+/// every byte arrives.
+#[test]
+fn a_stream_follows_route_neighbour_and_mtu() {
+    if !privileged() {
+        return;
+    }
+    (0..2).for_each(follows);
+}
+
+fn follows(version: usize) {
+    let network = Network::with_router();
+    let remote: SocketAddr = (ip(C[version]), PORT).into();
+    let listener = network.c().within(|| TcpListener::bind(remote)).expect("a listener");
+    let (stop, count) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| echo(&listener));
+        network.a.within(|| {
+            let handle = start();
+            let (id, program) = connect(&handle, remote, class(RtuClass::BestEffort)).expect("granted");
+            program.expect("open", |event| matches!(event, TcpEvent::Open));
+            let (stop, count) = (&stop, &count);
+            let streaming = scope.spawn(move || {
+                pump(&program, id, stop, count);
+                program
+            });
+            let goes_on = || {
+                let from = count.load(Ordering::Relaxed);
+                until("the stream goes on", || count.load(Ordering::Relaxed) > from + 4 * WINDOW_BYTES);
+            };
+            let has_mtu = |wanted: u32| {
+                until("the new MTU", || {
+                    let status = handle.tcp_status(id).expect("it runs");
+                    status.is_some_and(|status| u32::from(status.path_mtu_bytes) == wanted)
+                });
+                goes_on();
+            };
+            has_mtu(SEGMENT_BYTES);
+            changes(&network, version, &has_mtu);
+            let hop = handle.next_hop(LINK, remote.ip()).expect("it runs").expect("a link with flows");
+            moves(&network, version, &hop, &goes_on);
+            stop.store(true, Ordering::Relaxed);
+            let program = streaming.join().expect("every byte");
+            program.expect("over", |event| matches!(event, TcpEvent::Over(_)));
+            handle.stop().expect("it stops");
+        });
+    });
+}
+
+/// The MTU of the route, then of the device, down and up.
+fn changes(network: &Network, version: usize, has_mtu: &impl Fn(u32)) {
+    let (to, by) = (["10.97.1.0/24", "fd00:97:1::/64"][version], B[version]);
+    network.a.ip_batch(&format!("route replace {to} via {by} mtu 1300\n"));
+    has_mtu(1_300);
+    network.a.ip_batch(&format!("route replace {to} via {by}\n"));
+    has_mtu(SEGMENT_BYTES);
+    network.a.ip_batch("link set va mtu 1400\n");
+    has_mtu(1_400);
+    network.a.ip_batch("link set va mtu 1500\n");
+    has_mtu(SEGMENT_BYTES);
+}
+
+/// Another router, then another hardware address of it, which the kernel has learnt.
+fn moves(network: &Network, version: usize, hop: &NextHop, goes_on: &impl Fn()) {
+    let (to, other) = (["10.97.1.0/24", "fd00:97:1::/64"][version], ["10.97.2.2", "fd00:97:2::2"][version]);
+    let [here, there] = [["10.97.2.1/24", "10.97.2.2/24"], ["fd00:97:2::1/64", "fd00:97:2::2/64"]][version];
+    let nodad = ["", " nodad"][version];
+    network.a.ip_batch(&format!("address add {here} dev va{nodad}\n"));
+    network.b.ip_batch(&format!("address add {there} dev vb{nodad}\n"));
+    network.a.ip_batch(&format!("route replace {to} via {other}\n"));
+    until(
+        "another router",
+        || matches!(hop.state(), Some(HopState::Known(route)) if route.next_hop == ip(other) && route.is_answered),
+    );
+    goes_on();
+    let (new, before) = ("02:00:00:00:97:09", hop.destination());
+    network.b.ip_batch(&format!("link set vb address {new}\n"));
+    network.a.ip_batch(&format!("neighbour replace {other} lladdr {new} dev va nud reachable\n"));
+    until("another address", || hop.destination().is_some_and(|it| Some(it) != before));
+    goes_on();
 }
 
 /// Kernels connect to a listener; what they send before anybody has accepted them is not lost.
@@ -321,14 +458,14 @@ fn a_connection_that_cannot_be_carried_is_refused() {
     let remote: SocketAddr = (ip(B[0]), PORT).into();
     network.a.within(|| {
         let handle = start();
-        let whole = RtuClass::Guaranteed { period: Nanos::from_millis(1), units: 400 };
+        let whole = RtuClass::periodic(Nanos::from_millis(1), 400);
         let refused = |class_of| connect(&handle, remote, class(class_of)).err().expect("refused");
         assert!(matches!(
             refused(whole),
             TcpRefusal::Handler { handler: "input", refusal: RtuRefusal::Processor(_) }
         ));
         // The processor has room for it, and the link has not.
-        let fast = RtuClass::Guaranteed { period: Nanos::from_micros(1_100), units: 90 };
+        let fast = RtuClass::periodic(Nanos::from_micros(1_100), 90);
         let refusal = refused(fast);
         assert!(matches!(refusal, TcpRefusal::Handler { .. }), "{refusal}");
         all_is_given_back(&handle);
@@ -379,7 +516,7 @@ fn a_closed_connection_holds_no_admission() {
     let listener = network.b.within(|| TcpListener::bind(remote)).expect("a listener");
     network.a.within(|| {
         let handle = start();
-        let large = class(RtuClass::Guaranteed { period: Nanos::from_millis(5), units: 24 });
+        let large = class(RtuClass::periodic(Nanos::from_millis(5), 24));
         let begin = |port| connect_from(&handle, port, remote, large.clone(), Nanos::from_secs(30));
         let mut last = None;
         for port in 45_000..45_006 {

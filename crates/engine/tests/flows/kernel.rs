@@ -59,6 +59,6 @@ pub fn exchange(stream: &TcpStream, side: u8, bytes: u64) {
 pub fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     let mut waits = [PollFd::new(listener, PollFlags::IN)];
     let patience = Timespec { tv_sec: LONG.as_secs() as i64, tv_nsec: 0 };
-    assert_eq!(poll(&mut waits, Some(&patience)).expect("to wait"), 1, "nobody connects");
+    assert_eq!(poll(&mut waits, Some(&patience)).expect("to wait"), 1, "no peer connects");
     listener.accept().expect("a connection")
 }

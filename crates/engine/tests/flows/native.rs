@@ -158,7 +158,7 @@ impl Native {
             assert_eq!(placed.map(|placed| placed.key), Some(key), "the driver names the flow");
         }
         if let (IpTarget::Listener(_), Ok(segment)) = (ip.to, &segment) {
-            // Whoever is not connected is answered where it sent from.
+            // A socket that is not connected gets its answer at the address that it sent from.
             self.hops.entry(segment.flow.remote.ip()).or_insert(NextHop::fixed(ip.sender));
         }
         let mut reply = std::mem::take(&mut self.packet);
@@ -246,7 +246,7 @@ impl Native {
         }
     }
 
-    /// For whoever reads why a test failed.
+    /// Shown when the test fails.
     fn describe(&mut self) -> String {
         let ids: Vec<ConnectionId> = self.stack.ids().collect();
         let states: Vec<_> = ids.into_iter().map(|id| (self.at(id).state(), self.at(id).ended())).collect();

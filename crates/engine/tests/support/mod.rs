@@ -92,14 +92,14 @@ pub fn without_deadline(error: &EngineError) {
     assert!(error.to_string().contains("was refused"), "{error}");
     let least = Attributes::Deadline { runtime: Nanos::from_micros(10), period: Nanos::from_millis(1) };
     let given = std::thread::spawn(move || set_attributes(SELF, least)).join().expect("no panic");
-    assert!(given.is_err(), "the kernel gives {least:?}, and the engine says: {error}");
+    assert!(given.is_err(), "the kernel gives {least:?}, and the engine reports: {error}");
     eprintln!("SKIPPED: no SCHED_DEADLINE here: {error}");
 }
 
 fn wait_readable(events: &Events) {
     let mut watched = [PollFd::from_borrowed_fd(events.as_fd(), PollFlags::IN)];
     let timeout = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
-    assert!(poll(&mut watched, Some(&timeout)).expect("poll") > 0, "nothing is told");
+    assert!(poll(&mut watched, Some(&timeout)).expect("poll") > 0, "nothing is reported");
 }
 
 /// Reads what is left until the engine is gone.

@@ -34,17 +34,12 @@ pub const PROMISES: [Promise; 3] = [
         breach: "harms its own channel only",
         admission: "granted with a bound, or refused with the reason and an offer",
     },
-    Promise {
-        world: System::Kernel,
-        message: "nothing",
-        breach: "harms everybody",
-        admission: "nobody is asked",
-    },
+    Promise { world: System::Kernel, message: "nothing", breach: "harms everybody", admission: "none" },
     Promise {
         world: System::KernelPriority,
-        message: "goes before bulk; no figure says when it arrives",
+        message: "goes before bulk; no bound on its arrival",
         breach: "harms everybody in its class, and bulk",
-        admission: "nobody is asked: it joins the class",
+        admission: "none: it joins the class",
     },
 ];
 

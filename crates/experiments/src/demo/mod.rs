@@ -17,6 +17,7 @@ pub mod scenario;
 pub mod table;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use outcome::{Outcome, Ran, Refused, Setting};
@@ -27,7 +28,7 @@ use punctual_os::interrupt;
 use table::LiveTable;
 
 use crate::excuse::Excuses;
-use crate::loads::film;
+use crate::loads::Content;
 use crate::report::{ensure_writable, save};
 use crate::testbed::priority::prioritise;
 use crate::testbed::{
@@ -40,6 +41,8 @@ use crate::witness::Witness;
 pub struct DemoOptions {
     /// Folder of the report.
     pub directory: PathBuf,
+    /// The frames of the film that it plays.
+    pub film: Arc<[Vec<u8>]>,
     /// Whether to show the running figures.
     pub show: bool,
 }
@@ -68,7 +71,7 @@ pub fn run(options: &DemoOptions) -> anyhow::Result<(i32, Option<Outcome>)> {
 
 fn perform(options: &DemoOptions, privilege: Privilege) -> anyhow::Result<Outcome> {
     let real_time = privilege == Privilege::Root;
-    let film = film::load()?;
+    let film = Content::Bodies(Arc::clone(&options.film));
     let mut worlds = worlds(privilege, &options.directory.join("logs"))?;
     let [punctual, kernel, by_hand] = &mut worlds;
     let specs = scenario::streams(&film);

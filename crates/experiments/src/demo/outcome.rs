@@ -147,21 +147,6 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The figures as text.
-    pub fn table(&self) -> String {
-        let by_hand = [
-            Some(by_hand::where_by_hand_is_better(&self.comparison)),
-            by_hand::what_too_many_did(&self.phases),
-        ];
-        let sentences: String = by_hand.into_iter().flatten().map(|one| one + "\n").collect();
-        format!(
-            "{}\n{}\n{}",
-            super::page::figures(self).text(),
-            super::page::by_phase(self).text(),
-            sentences
-        )
-    }
-
     /// Judges the logs of all systems, Punctual's first.
     pub fn judge(setting: Setting, worlds: &[Ran; 3]) -> Self {
         let Setting { privilege, guaranteed_load, refused, testimony } = setting;

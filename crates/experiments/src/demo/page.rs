@@ -15,6 +15,18 @@ use crate::testbed::System;
 
 const PLOT_SIZE: (u32, u32) = (540, 330);
 
+impl Outcome {
+    /// The figures as text.
+    pub fn table(&self) -> String {
+        let by_hand = [
+            Some(by_hand::where_by_hand_is_better(&self.comparison)),
+            by_hand::what_too_many_did(&self.phases),
+        ];
+        let sentences: String = by_hand.into_iter().flatten().map(|one| one + "\n").collect();
+        format!("{}\n{}\n{}", figures(self).text(), by_phase(self).text(), sentences)
+    }
+}
+
 /// Writes report.html into `directory`.
 ///
 /// # Errors

@@ -154,7 +154,7 @@ fn judge(swept: &[Swept], excuses: &Excuses) -> anyhow::Result<Measured> {
         Series::new("an urgent handler waits for the CPU (median)", 0, access),
         Series::new("whole processing of a packet (median)", 1, cost).dashed(true),
     ];
-    let title = "HARTS 5.2.2: how often a handler looks for a more urgent one";
+    let title = "HARTS 5.2.2: how often a handler checks for a more urgent one";
     measured.plot = Some(Plot::log_log(title, "quantum, packets", "us", series));
     Ok(measured)
 }

@@ -6,7 +6,8 @@ use super::Run::{Measured, Simulated};
 use super::{
     Carrier, Experiment, ONE_CLOCK, acceptance, clips, harts, harts_adapter, harts_endtoend, harts_overhead,
     harts_preemption, livelock, profile_limit, rio_bandwidth, rio_cost, rio_latency, rio_roundtrip,
-    rio_utilisation, rtu_latency, rtu_relay, rtu_streams, sim_scale, sim_speed, small_messages, video_traces,
+    rio_utilisation, rtu_latency, rtu_path, rtu_relay, rtu_streams, sim_scale, sim_speed, small_messages,
+    video_traces,
 };
 
 /// Why an experiment needs both hosts on one machine, beside [`ONE_CLOCK`].
@@ -172,6 +173,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
         Measured(rtu_streams::coexist_all),
     )
     .of_tcp(),
+    Experiment::new(
+        "rtu-path",
+        "RTU 5.2 over channels (ADR 0055)",
+        "a guaranteed TCP connection over a - r - b with a reserved path beside a twofold flood, against kernel TCP",
+        Measured(rtu_path::run),
+    )
+    .of_streams(),
     Experiment::new(
         "rtu-relay",
         "RTU (programs as they are)",

@@ -5,6 +5,7 @@
 mod acceptance;
 mod clips;
 mod contest;
+mod dispatch;
 mod findings;
 mod harts;
 mod harts_adapter;
@@ -22,6 +23,7 @@ mod rio_latency;
 mod rio_roundtrip;
 mod rio_utilisation;
 mod rtu_latency;
+mod rtu_path;
 mod rtu_relay;
 mod rtu_streams;
 mod sim_scale;
@@ -30,7 +32,7 @@ mod small_messages;
 mod sweep;
 mod tail;
 mod video_traces;
-pub mod worker;
+mod worker;
 
 use anyhow::{Context, bail};
 use punctual_host::config::Driver;
@@ -42,6 +44,7 @@ use crate::measure::{Latencies, Side};
 use crate::report::ensure_writable;
 use crate::testbed::{Conditions, Privilege, driver, privilege};
 pub use crate::testbed::{Peer, Wanted};
+pub use dispatch::work_if_asked;
 pub use findings::Findings;
 pub use list::EXPERIMENTS;
 use measured::{Compared, judged, judged_under};
@@ -254,7 +257,7 @@ mod tests {
         }
         for experiment in EXPERIMENTS {
             let Experiment { name, peer, alone, .. } = experiment;
-            assert!(*peer == alone.is_empty(), "{name} says why it runs on one machine only, where it does");
+            assert!(*peer == alone.is_empty(), "{name}: a reason if it runs on one machine only");
             let objection = experiment.objection(true, None);
             assert!(objection.is_none_or(|why| !peer && why.contains(alone)), "{name}");
         }

@@ -87,8 +87,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
         .context("a host counts less than before: it began anew")?;
     judged(witness, |_| {
         let mut measured = judge(&of_kernel, &ours);
-        let untold = lost.saturating_sub(reported) as f64;
-        measured.at_most("messages lost that no counter of the hosts shows", untold, 0.0);
+        let unreported = lost.saturating_sub(reported) as f64;
+        measured.at_most("messages lost that no counter of the hosts shows", unreported, 0.0);
         measured
             .notes
             .push(format!("{lost} of {sent} messages were lost, the hosts' counters show {reported}"));

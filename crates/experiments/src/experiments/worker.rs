@@ -3,16 +3,13 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
-use punctual_os::clock::thread_cpu;
 use punctual_proto::config::RunPolicy;
-use punctual_sim::scale::{self, Size};
+use punctual_sim::scale::Size;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::instructions;
-
 /// Holds the [`Work`] of a worker, as JSON.
-const VARIABLE: &str = "PUNCTUAL_BENCH_WORK";
+pub(super) const VARIABLE: &str = "PUNCTUAL_BENCH_WORK";
 
 /// The work of a worker.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -54,18 +51,5 @@ pub fn outcome_of<T: DeserializeOwned>(work: &Work) -> anyhow::Result<T> {
     let output = command(work, &[])?.stderr(Stdio::inherit()).output();
     let output = output.context("this program cannot be started again")?;
     ensure!(output.status.success(), "the measuring process failed");
-    serde_json::from_slice(&output.stdout).context("the measuring process says something else")
-}
-
-/// Does the work of a worker if this is one; whether it was.
-///
-/// # Errors
-/// If the work fails.
-pub fn work_if_asked() -> anyhow::Result<bool> {
-    let Ok(asked) = std::env::var(VARIABLE) else { return Ok(false) };
-    match serde_json::from_str(&asked).context(VARIABLE)? {
-        Work::Network(size) => println!("{}", serde_json::to_string(&scale::measure(size, thread_cpu)?)?),
-        Work::Messages { policy, messages } => instructions::work(policy, messages)?,
-    }
-    Ok(true)
+    serde_json::from_slice(&output.stdout).context("the measuring process printed something else")
 }

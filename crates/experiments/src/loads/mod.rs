@@ -7,20 +7,19 @@
 
 pub mod arrivals;
 pub mod background;
+pub mod breakable;
 pub mod bulk;
 pub mod call;
 pub mod channel;
 pub mod content;
 pub mod datagram;
 pub mod direct;
-pub mod film;
-pub mod h264;
 pub mod hogs;
 pub mod kernel;
-pub mod mortal;
 pub mod place;
 pub mod sink;
 pub mod source;
+pub mod source_tree;
 pub mod stream;
 pub mod tcp;
 pub mod wait;

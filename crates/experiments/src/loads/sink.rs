@@ -11,7 +11,7 @@ use super::{Background, Class, Content, MessageReceiver, Place, Sending};
 use crate::measure::{Live, ReceiveLog, Received, Stamp};
 
 /// Maximum delay until a waiting sink notices a request to stop.
-const DEAF: Nanos = Nanos::from_millis(100);
+const STOP_CHECK_INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// A stream's receiving end.
 pub struct Receiving {
@@ -45,7 +45,7 @@ fn run(mut receiving: Receiving, stop: &AtomicBool) -> anyhow::Result<(ReceiveLo
     let mut log = ReceiveLog::with_capacity(1 << 16);
     let mut message = Vec::with_capacity(receiving.content.len_max());
     while !stop.load(Ordering::Relaxed) && interrupt::check().is_ok() {
-        if !receiving.receiver.take(&mut message, now() + DEAF)? {
+        if !receiving.receiver.take(&mut message, now() + STOP_CHECK_INTERVAL)? {
             continue;
         }
         let delivered = now();

@@ -16,7 +16,7 @@ const FULL_WAIT: Nanos = Nanos::from_micros(500);
 /// How far a message may be ahead of its contract and count as conforming: jitter of wake-ups.
 const AHEAD_MAX: Nanos = Nanos::from_micros(250);
 /// Maximum delay until a sleeper notices Ctrl-C.
-const DEAF: Nanos = Nanos::from_millis(100);
+const STOP_CHECK_INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// A stream's sending end. It keeps its regulator, its numbering and its log over many runs.
 pub struct Sending {
@@ -151,6 +151,6 @@ fn run(mut sending: Sending, arrivals: Arrivals, from: Instant, until: Instant) 
 /// Sleeps until `at`; gives up early when the run is interrupted.
 fn sleep_attentively(at: Instant) {
     while now() < at && interrupt::check().is_ok() {
-        sleep_until(at.min(now() + DEAF));
+        sleep_until(at.min(now() + STOP_CHECK_INTERVAL));
     }
 }

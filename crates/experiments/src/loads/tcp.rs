@@ -1,4 +1,4 @@
-//! Messages over a TCP connection, whoever runs TCP: streams of messages of one length, and round trips.
+//! Messages over a TCP connection of the kernel or of Punctual: streams of messages of one length, and round trips.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -305,7 +305,7 @@ mod tests {
     fn an_answer_that_comes_late_is_not_the_next_ones() {
         let [near, mut far] = connected(Wait::Block);
         let mut caller = TcpCaller::new(near);
-        assert!(!caller.call(&[3; 20]).expect("a connection"), "nobody answers");
+        assert!(!caller.call(&[3; 20]).expect("a connection"), "no answer comes");
         let server = std::thread::spawn(move || {
             let mut both = [0; 50];
             let mut filled = 0;

@@ -5,7 +5,7 @@ use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::plot::{FONT, GRID, INK, PALETTE, Scale, drawing, short};
+use super::drawing::{FONT, GRID, INK, PALETTE, Scale, drawing, short};
 
 /// One bar.
 #[derive(Clone, Debug, PartialEq)]

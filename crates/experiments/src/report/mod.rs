@@ -2,13 +2,15 @@
 
 pub mod bars;
 pub mod check;
+mod drawing;
 pub mod html;
 pub mod plot;
 
 pub use bars::{Bar, Bars};
 pub use check::Check;
+pub use drawing::Scale;
 pub use html::{Page, Table};
-pub use plot::{Axis, Legend, Mark, Plot, Row, Scale, Series};
+pub use plot::{Axis, Legend, Mark, Plot, Row, Series};
 
 use std::fs::OpenOptions;
 use std::io;

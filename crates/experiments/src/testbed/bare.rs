@@ -19,8 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::adapter::OVERHEAD_BYTES;
-use super::echo::Server;
-use super::roles::DEAF;
+use super::echo::{STOP_CHECK_INTERVAL, Server};
 use crate::loads::call::{Ask, PATIENCE, is_answer};
 use crate::loads::{SPIN, Wait};
 
@@ -120,7 +119,7 @@ impl Ask for Bare {
 impl Server for Bare {
     fn serve(mut self: Box<Self>, stop: &AtomicBool, _: &AtomicBool) -> anyhow::Result<()> {
         while !stop.load(Ordering::Relaxed) {
-            if let Some(received) = self.receive(DEAF)? {
+            if let Some(received) = self.receive(STOP_CHECK_INTERVAL)? {
                 self.send(message(&received))?;
             }
         }

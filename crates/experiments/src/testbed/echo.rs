@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use punctual::{Channel, Contract, Listener, Nanos, Receiver, RecvError, SendError};
 use punctual_os::clock::{duration, now, sleep_until};
 
-use super::roles::{DEAF, await_channel};
 use crate::loads::Wait;
 use crate::loads::channel::{received, was_sent};
 use crate::loads::datagram::Datagrams;
+
+/// Maximum delay until a waiting role notices a request to stop.
+pub const STOP_CHECK_INTERVAL: Nanos = Nanos::from_millis(50);
 
 /// A server that answers.
 pub trait Server: Send {
@@ -41,7 +43,7 @@ impl SocketServer {
 impl Server for SocketServer {
     fn serve(mut self: Box<Self>, stop: &AtomicBool, _: &AtomicBool) -> anyhow::Result<()> {
         while !stop.load(Ordering::Relaxed) {
-            if let Some(received) = self.datagrams.receive(&mut self.buffer, DEAF)? {
+            if let Some(received) = self.datagrams.receive(&mut self.buffer, STOP_CHECK_INTERVAL)? {
                 self.datagrams.answer(&self.buffer[..received.len], &received)?;
             }
         }
@@ -96,7 +98,7 @@ fn serve_directly(
         let _ = reply.send(&mut answers, bytes);
     })?;
     while !stop.load(Ordering::Relaxed) {
-        sleep_until(now() + DEAF);
+        sleep_until(now() + STOP_CHECK_INTERVAL);
         // One whose channel has ended is put down too.
         is_demoted.fetch_or(!handler.is_direct() && handler.state().is_ok(), Ordering::Relaxed);
     }
@@ -105,8 +107,8 @@ fn serve_directly(
 
 /// This thread answers.
 fn serve_here(mut requests: Receiver, mut answers: Channel, stop: &AtomicBool) -> anyhow::Result<()> {
-    requests.set_recv_timeout(Some(duration(DEAF)));
-    answers.set_send_timeout(Some(duration(DEAF)));
+    requests.set_recv_timeout(Some(duration(STOP_CHECK_INTERVAL)));
+    answers.set_send_timeout(Some(duration(STOP_CHECK_INTERVAL)));
     while !stop.load(Ordering::Relaxed) {
         let mut sent = Ok(());
         match received(requests.recv_in_place(|bytes, _| sent = answers.send(bytes))) {
@@ -119,4 +121,17 @@ fn serve_here(mut requests: Receiver, mut answers: Channel, stop: &AtomicBool) -
         };
     }
     Ok(())
+}
+
+/// The next channel; `None` if stopped.
+pub(super) fn await_channel(
+    listener: &Listener,
+    stop: &AtomicBool,
+) -> anyhow::Result<Option<punctual::Receiver>> {
+    while !stop.load(Ordering::Relaxed) {
+        if let Some(receiver) = listener.accept_timeout(punctual_os::clock::duration(STOP_CHECK_INTERVAL))? {
+            return Ok(Some(receiver));
+        }
+    }
+    Ok(None)
 }

@@ -24,7 +24,7 @@ use crate::testbed::configuration::{self, End};
 use crate::testbed::network::WIRE_EXTRA_BYTES;
 use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, network};
 
-/// What a client that leads declares to do between two waits: it looks at its clock and keeps a sample. The processor is
+/// Time that a client that leads declares for its work between two waits: it reads its clock and keeps a sample. The processor is
 /// woken from a halt just before, with cold caches, and its kernel catches up with timers and its neighbours' packets.
 const LEADER_TIME: Nanos = Nanos::from_micros(30);
 /// The first port of the baseline.
@@ -197,8 +197,8 @@ impl Pair {
         let options = Options { cpus: self.cpus.clone(), ends: self.ends.clone(), ..options.clone() };
         let config = |place| configuration::text(&self.spec, place, &options, &self.key, Path::new(""));
         let (near, far) = (config(0), config(1));
-        let obeyed = self.near.execute(Order::Engine { role, config: near, hosting });
-        obeyed.context("engine of a")?;
+        let started = self.near.execute(Order::Engine { role, config: near, hosting });
+        started.context("engine of a")?;
         self.order(Order::Engine { role, config: far, hosting }).context("engine of b")?;
         self.near.engine(role)?.see_neighbours()?;
         Ok(role)
@@ -350,10 +350,10 @@ impl Pair {
     ///
     /// # Errors
     /// If it is on another machine, or its thread cannot start.
-    pub fn swallow(&mut self, class: Class, inlet: Box<dyn MessageReceiver>) -> anyhow::Result<RoleId> {
+    pub fn run_sink(&mut self, class: Class, inlet: Box<dyn MessageReceiver>) -> anyhow::Result<RoleId> {
         let role = self.role();
         let Far::Here(roles) = &mut self.far else { bail!("b is another machine") };
-        roles.swallow(role, class, inlet)?;
+        roles.run_sink(role, class, inlet)?;
         Ok(role)
     }
 

@@ -1,7 +1,7 @@
 //! The roles of one host of a pair: engines, echo servers, sinks. They execute [`Order`]s.
 //!
 //! Ownership: a [`Roles`] owns its threads and engines; dropping it ends the servers and sinks first, then
-//! the engines that they used. Each role has one thread, which checks a stop flag at least every [`DEAF`].
+//! the engines that they used. Each role has one thread, which checks a stop flag at least every [`STOP_CHECK_INTERVAL`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use punctual::{Consent, Endsystem, Instant, Listener, Nanos, RecvError};
 use punctual_os::clock::{now, wait_until};
 
+use super::echo::{STOP_CHECK_INTERVAL, await_channel};
 use super::orders::{Answer, Counted, Echo, Hosting, Order, RoleId, Sink, Through};
 use super::{Place, Wait, echo};
 use crate::loads::channel::ChannelReceiver;
@@ -19,8 +20,6 @@ use crate::loads::stream::StreamReceiver;
 use crate::loads::{Background, Class, MessageReceiver};
 use crate::testbed::daemons::Daemon;
 
-/// Maximum delay until a waiting role notices a request to stop.
-pub const DEAF: Nanos = Nanos::from_millis(50);
 /// How long engines may take until they receive each other's HELLOs.
 pub const READY_WITHIN: Nanos = Nanos::from_secs(10);
 const POLL: Nanos = Nanos::from_millis(5);
@@ -209,7 +208,7 @@ impl Roles {
     }
 
     /// Starts the thread of a sink.
-    pub(super) fn swallow(
+    pub(super) fn run_sink(
         &mut self,
         role: RoleId,
         class: Class,
@@ -269,7 +268,7 @@ fn take(source: Source, stop: &AtomicBool, counts: &Counts) -> anyhow::Result<()
     };
     let mut message = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        let taken = match receiver.take(&mut message, now() + DEAF) {
+        let taken = match receiver.take(&mut message, now() + STOP_CHECK_INTERVAL) {
             Err(error) if is_end(&error) => return Ok(()),
             other => other?,
         };
@@ -287,17 +286,4 @@ fn is_end(error: &anyhow::Error) -> bool {
     let closed = matches!(error.downcast_ref(), Some(RecvError::Closed(_)));
     let ended = |error: &std::io::Error| error.kind() == std::io::ErrorKind::UnexpectedEof;
     closed || error.downcast_ref().is_some_and(ended)
-}
-
-/// The next channel; `None` if stopped.
-pub(super) fn await_channel(
-    listener: &Listener,
-    stop: &AtomicBool,
-) -> anyhow::Result<Option<punctual::Receiver>> {
-    while !stop.load(Ordering::Relaxed) {
-        if let Some(receiver) = listener.accept_timeout(punctual_os::clock::duration(DEAF))? {
-            return Ok(Some(receiver));
-        }
-    }
-    Ok(None)
 }

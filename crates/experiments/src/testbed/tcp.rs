@@ -181,7 +181,7 @@ impl TcpWorld {
     /// If the connection is refused.
     pub fn bulk(&mut self, bytes: u32) -> anyhow::Result<(Box<dyn MessageSender>, RoleId)> {
         let (outlet, inlet) = self.send(Qos::BestEffort, bytes)?;
-        Ok((outlet, self.pair.swallow(Class::Ordinary, inlet)?))
+        Ok((outlet, self.pair.run_sink(Class::Ordinary, inlet)?))
     }
 
     /// After the last connection: tuned hosts give them their class of priority. Both must be kept; the hosts go last.

@@ -6,8 +6,6 @@ use punctual_link::LinkError;
 use punctual_link::kernel::KernelError;
 use thiserror::Error;
 
-use super::Driver;
-
 /// A mistake in a configuration, in one line.
 #[derive(Debug, Error)]
 pub enum ConfigError {
@@ -42,16 +40,16 @@ pub enum ConfigError {
     /// No link of a driver can be opened.
     #[error("links with driver \"{driver}\": {error}")]
     Driver {
-        /// The driver.
-        driver: Driver,
+        /// Name of the driver.
+        driver: &'static str,
         /// Why none of its links can be opened.
         error: LinkError,
     },
     /// A driver has opened a different number of links than it was to open.
     #[error("driver \"{driver}\" has opened {opened} of {wanted} links: this is a fault in the driver")]
     Opened {
-        /// The driver.
-        driver: Driver,
+        /// Name of the driver.
+        driver: &'static str,
         /// Number of links that it opened.
         opened: usize,
         /// Number of links that it was to open.
@@ -59,14 +57,15 @@ pub enum ConfigError {
     },
     /// A memory link has no other end here.
     #[error(
-        "link \"{name}\": driver \"{driver}\" connects engines inside one process: use \"{}\" between hosts",
-        Driver::default()
+        "link \"{name}\": driver \"{driver}\" connects engines inside one process: use \"{between_hosts}\" between hosts"
     )]
     MemoryLink {
         /// Name of the link.
         name: String,
-        /// Driver of the link.
-        driver: Driver,
+        /// Name of the link's driver.
+        driver: &'static str,
+        /// Name of a driver that connects hosts.
+        between_hosts: &'static str,
     },
     /// Two links leave by one device, and the file does not declare that.
     #[error(

@@ -13,21 +13,23 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::Driver;
 use super::quantity::{Bytes, RateOrAuto, RateOrShare, Spin, Text};
 use super::tcp_rights::TcpRightTable;
 use crate::config::profile::Mismatch;
 
 type Maybe<Q> = Option<Text<Q>>;
 
-/// Parses the text. The keys of each `[[link]]` that only its driver accepts are separated; an unknown driver
-/// has none.
-pub(super) fn read(text: &str, drivers: &[Driver]) -> Result<File, toml::de::Error> {
+/// Parses the text. The keys of each `[[link]]` that only its driver accepts are separated: `own_keys` names
+/// them, for the driver's name.
+pub(super) fn read(
+    text: &str,
+    own_keys: impl Fn(&str) -> &'static [&'static str],
+) -> Result<File, toml::de::Error> {
     let mut whole = DeTable::parse(text)?;
     let mut apart = Vec::new();
     if let Some(DeValue::Array(links)) = whole.get_mut().get_mut("link").map(|links| links.get_mut()) {
         for link in links.iter_mut() {
-            apart.push(keys_apart(link.get_mut(), drivers)?);
+            apart.push(keys_apart(link.get_mut(), &own_keys)?);
         }
     }
     let mut file = File::deserialize(toml::Deserializer::from(whole))?;
@@ -42,14 +44,13 @@ pub(super) fn read(text: &str, drivers: &[Driver]) -> Result<File, toml::de::Err
 /// table.
 fn keys_apart(
     link: &mut DeValue<'_>,
-    drivers: &[Driver],
+    own_keys: impl Fn(&str) -> &'static [&'static str],
 ) -> Result<(Vec<String>, toml::Table), toml::de::Error> {
     let mut own = toml::Table::new();
     let DeValue::Table(table) = link else { return Ok((Vec::new(), own)) };
     let keys = table.keys().map(|key| key.get_ref().to_string()).collect();
     let name = table.get("driver").and_then(|name| name.get_ref().as_str());
-    let driver = drivers.iter().find(|driver| Some(driver.name()) == name);
-    for key in driver.map_or(&[][..], |driver| driver.own_keys()) {
+    for key in name.map_or(&[][..], own_keys) {
         if let Some(value) = table.remove(*key) {
             own.insert((*key).to_owned(), toml::Value::deserialize(ValueDeserializer::from(value))?);
         }

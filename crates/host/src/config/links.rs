@@ -31,7 +31,7 @@ impl HostConfig {
             let opened = self.open_links_of(driver, &places, &mut devices, &mut memory)?;
             if opened.len() != places.len() {
                 let (opened, wanted) = (opened.len(), places.len());
-                return Err(ConfigError::Opened { driver, opened, wanted });
+                return Err(ConfigError::Opened { driver: driver.name(), opened, wanted });
             }
             places.into_iter().zip(opened).for_each(|(place, link)| links[place] = Some(link));
         }

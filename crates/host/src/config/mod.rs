@@ -6,10 +6,13 @@ mod devices;
 pub mod drivers;
 mod error;
 mod file;
+mod given;
+mod kernel_rate;
 mod links;
 mod mistakes;
 pub(crate) mod profile;
 pub mod quantity;
+mod rate;
 mod secrets;
 mod tcp_rights;
 #[cfg(test)]
@@ -185,7 +188,10 @@ pub fn parse(text: &str, path: &Path) -> Result<HostConfig, ConfigError> {
 pub fn parse_with(text: &str, path: &Path, more: &[Driver]) -> Result<HostConfig, ConfigError> {
     let source = Source { text, path };
     let drivers = [&Driver::ALL, more].concat();
-    let file = file::read(text, &drivers).map_err(|error| source.mistake(&error))?;
+    let file = file::read(text, |name| {
+        drivers.iter().find(|driver| driver.name() == name).map_or(&[][..], |driver| driver.own_keys())
+    })
+    .map_err(|error| source.mistake(&error))?;
     convert::convert(file, &drivers, &source)
 }
 
@@ -292,20 +298,32 @@ impl HostConfig {
         let node = NodeConfig { epoch: Epoch(epoch), links: self.paced_links(), ..self.node.clone() };
         let &Self { real_time, spin, forbidden_calls, heap, .. } = self;
         let tcp = self.tcp_limits(random()?, random()?);
-        let node = if tcp.is_some() { with_tcp_calls(node) } else { node };
-        Ok(EngineConfig { node, links, real_time, spin, seed: random()?, forbidden_calls, heap, tcp })
+        let node = if tcp.connections_max > 0 { with_tcp_calls(node) } else { node };
+        Ok(EngineConfig {
+            node,
+            links,
+            real_time,
+            spin,
+            seed: random()?,
+            forbidden_calls,
+            heap,
+            tcp: Some(tcp),
+        })
     }
 
-    /// Room for TCP of this host's own; `None` if no link has any. Connections of all links share their numbers, so the link
-    /// with the least room bounds them.
-    fn tcp_limits(&self, low: u64, high: u64) -> Option<TcpLimits> {
+    /// Room for TCP of this host's own. Connections of all links share their numbers, so the link with the least room bounds
+    /// them. Without such a link, connections have the channels alone.
+    fn tcp_limits(&self, low: u64, high: u64) -> TcpLimits {
         let rooms = self.drivers.iter().map(|driver| driver.tcp_rooms()).filter(|[flows, _]| *flows > 0);
-        let [connections_max, listeners_max] =
-            rooms.reduce(|least, room| [least[0].min(room[0]), least[1].min(room[1])])?;
+        let least = rooms.reduce(|least, room| [least[0].min(room[0]), least[1].min(room[1])]);
+        let [connections_max, listeners_max] = least.unwrap_or_default();
         let secret = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
-        Some(TcpLimits { secret, connections_max, listeners_max })
+        TcpLimits { secret, connections_max, listeners_max, paths_max: TCP_PATHS_MAX }
     }
 }
+
+/// TCP connections over channels at once: each has two channels, which have limits of their own.
+const TCP_PATHS_MAX: u32 = 1_024;
 
 /// The configuration of a node whose best-effort handlers run TCP: admission counts with their calls.
 fn with_tcp_calls(mut node: NodeConfig) -> NodeConfig {

@@ -82,7 +82,10 @@ impl<H: Host> Service<H> {
         let mut channels = Vec::new();
         for (channel, end) in self.ends.iter_mut().filter(|(_, end)| end.client == Some(client)) {
             end.client = None;
-            channels.push(*channel);
+            // The channels of a connection are closed when it is over.
+            if !matches!(end.stage, Stage::Joined { .. }) {
+                channels.push(*channel);
+            }
         }
         self.cleanup.add(account, channels.into_iter().map(Abandoned::Channel));
     }

@@ -37,7 +37,7 @@ impl<H: Host> Service<H> {
     /// than its share allows, so the connection must be closed without an answer, because no user would be
     /// charged for that.
     pub fn admit(&mut self, peer: &Peer) -> Option<UserId> {
-        let account = self.subordinates.account(UserId(peer.user));
+        let account = self.subordinates.account(peer.user);
         if self.connections.wait(account, punctual_ipc::ring::now()).is_some() {
             self.counters.turned_away += 1;
             return None;
@@ -50,7 +50,7 @@ impl<H: Host> Service<H> {
     /// # Errors
     /// If the user has too many connections already. The caller must send the error and cut the connection.
     pub fn connect(&mut self, peer: Peer, account: UserId) -> Result<ClientId, ApiError> {
-        let user = UserId(peer.user);
+        let user = peer.user;
         let taken = self.take_place(account);
         taken.inspect_err(|_| self.counters.over_quota += 1)?;
         let id = ClientId(self.next_client);

@@ -99,6 +99,7 @@ impl<H: Host> Service<H> {
                 if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {
                     self.host.unwatch(channel);
                 }
+                self.joined_closed(channel);
                 self.release_end(channel);
             }
             Event::Decided { took, .. } => self.spent.set(self.spent.get() + took / DECISION_CHARGE_DIVISOR),

@@ -14,7 +14,7 @@ use punctual_ipc::shm::{FileWatcher, Watched};
 use punctual_proto::api::UserId;
 use punctual_trial::{Defence, holds};
 
-use super::ringers::Held;
+use super::end::Held;
 use super::{Host, Service};
 
 /// Descriptors that each file takes: the pipe that holds a page of it, or the file itself until it is
@@ -172,7 +172,7 @@ mod tests {
 
     fn gone(files: &mut Files) -> Vec<(UserId, u64)> {
         let mut gone = Vec::new();
-        files.take_gone(FileWatcher::left, &mut gone).expect("told");
+        files.take_gone(FileWatcher::left, &mut gone).expect("reported");
         gone
     }
 

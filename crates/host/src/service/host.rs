@@ -101,6 +101,12 @@ pub trait Host {
     /// If the engine refuses what all connections need, or threads run out.
     fn serve_tcp(&self, alarm: &Alarm) -> std::io::Result<()>;
 
+    /// Has TCP over channels served, if TCP is not served yet.
+    ///
+    /// # Errors
+    /// See [`Host::serve_tcp`].
+    fn serve_joined_tcp(&self, alarm: &Alarm) -> std::io::Result<()>;
+
     /// TCP of the host's own; `None`: it has none.
     fn tcp(&self) -> Option<&DaemonTcp>;
 

@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(take(&mut accounts, 7), Err(error));
         assert_eq!(take(&mut accounts, 0), Ok(()));
         accounts.give_back(UserId(5), Resource::Clients, 1);
-        assert_eq!(take(&mut accounts, 7), Ok(()), "root takes nobody's place");
+        assert_eq!(take(&mut accounts, 7), Ok(()), "root takes no other user's place");
     }
 
     /// By default 64 users may have 64 listeners each: all that the node had before some were reserved.

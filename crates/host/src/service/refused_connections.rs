@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use punctual_ipc::api::{ApiError, FromDaemon};
 use punctual_ipc::socket::{self, Packet, Peer};
-use punctual_proto::api::UserId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::net::{SendFlags, SocketFlags, accept_with};
 
@@ -82,7 +81,7 @@ impl Spare {
         let accepted = accept_with(listening, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok();
         let kept = accepted.and_then(|socket| {
             let peer = Peer::of(&socket).ok()?;
-            if is_privileged(UserId(peer.user)) {
+            if is_privileged(peer.user) {
                 return Some(socket);
             }
             let why = ApiError::Ring(

@@ -4,6 +4,7 @@ mod best_effort;
 mod capture;
 mod consent;
 mod doorbells;
+mod joining;
 mod making;
 mod opening;
 mod pages;
@@ -20,7 +21,7 @@ use punctual_proto::ids::{ChannelId, ListenerId, Name};
 use punctual_proto::node::Node;
 use punctual_trial::{Defence, holds};
 
-use super::ringers::Held;
+use super::end::Held;
 use super::{ClientId, Effect, Host, HostGone, Service};
 use crate::tcp::daemon::DaemonTcp;
 
@@ -119,6 +120,10 @@ impl<H: Host> Service<H> {
             Request::Register { terms, thread } => self.register(client, account, id, terms, thread),
             Request::Reports { channel } => self.reports(client, channel),
             Request::ConnectTcp { peer, class } => self.connect_tcp(client, account, id, peer, class),
+            Request::JoinTcp { outgoing, incoming, peer, ports, class, accepts } => {
+                let wanted = joining::Wanted { channels: [outgoing, incoming], peer, ports, class, accepts };
+                self.join_tcp(client, account, id, wanted)
+            }
             Request::ListenTcp { local, class, backlog } => {
                 self.listen_tcp(client, account, id, local, (class, backlog))
             }
@@ -187,6 +192,10 @@ impl<H: Host> Service<H> {
         if self.ends.get(&channel).is_none_or(|end| end.client.is_none_or(|owner| is_anothers(owner, client)))
         {
             // It may have been closed from the other side a moment ago: closing is done either way.
+            return done();
+        }
+        if self.is_joined(channel) {
+            // The connection closes it.
             return done();
         }
         self.close_end(channel);

@@ -17,22 +17,9 @@ use punctual_ipc::api::{ApiError, Resource};
 use punctual_ipc::wake::{Alarm, Rank, RingMemory, RingPath, Ringer};
 use punctual_proto::api::UserId;
 
+use super::end::Held;
 use super::quota::is_privileged;
 use super::{Health, Host, Service};
-
-/// The quota that a ring, or a doorbell of it, takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
-    pub bytes: u64,
-    pub descriptors: u64,
-}
-
-impl Held {
-    /// This and `other` together.
-    pub const fn and(self, other: Self) -> Self {
-        Self { bytes: self.bytes + other.bytes, descriptors: self.descriptors + other.descriptors }
-    }
-}
 
 /// See the module.
 #[derive(Default)]

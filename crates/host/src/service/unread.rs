@@ -1,4 +1,4 @@
-//! What programs have not read yet counts in the quotas of their users: bytes, and descriptors on their way ([`super::flight`]).
+//! What programs have not read yet counts in the quotas of their users: bytes, and descriptors on their way ([`super::descriptors_in_flight`]).
 
 use punctual_ipc::api::{Answer, ApiError, FromDaemon, PACKET_BYTES_MAX, Resource};
 use punctual_ipc::socket::Packet;

@@ -23,6 +23,7 @@ use punctual_proto::ids::{ChannelId, LinkId};
 use super::opener::{
     Accepting, Handle, Listener, LookUp, Notify, Opener, Prepared, ProgramRings, TcpNews, confine,
 };
+use super::paths::Join;
 use super::{LOOK_UP_PAUSE, RING, TcpError, TcpWish, api_end};
 
 /// What happened to a connection or a listener.
@@ -56,6 +57,7 @@ enum Report {
 /// For the thread that begins.
 enum Job {
     Connect { channel: ChannelId, peer: SocketAddr, wish: TcpWish, rings: Box<ProgramRings> },
+    Join { channel: ChannelId, join: Join, rings: Box<ProgramRings> },
     Listen { channel: ChannelId, local: SocketAddr, backlog: u32, wish: TcpWish },
     StopListening(Listener),
 }
@@ -130,6 +132,10 @@ fn begin(opener: &Opener, jobs: &Receiver<Job>, reporter: &Reporter) {
             Ok(Job::Connect { channel, peer, wish, rings }) => {
                 pending.push(Pending(opener.look_up(peer.ip()), channel, peer, wish, rings));
             }
+            Ok(Job::Join { channel, join, rings }) => {
+                let begun = opener.join(join, *rings, reporter.notify(channel));
+                reporter.report(channel, Report::Begun(begun.map(|id| (id, join.flow))));
+            }
             Ok(Job::Listen { channel, local, backlog, wish }) => {
                 let (notify, waiting) = (reporter.clone(), move || Report::Waiting);
                 let listener = opener.listen(local, backlog, wish, move || notify.report(channel, waiting()));
@@ -190,6 +196,17 @@ impl DaemonTcp {
     pub fn connect(&self, channel: ChannelId, peer: SocketAddr, class: RtuClass, rings: ProgramRings) {
         self.expect(channel);
         self.order(Job::Connect { channel, peer, wish: TcpWish::of(class), rings: Box::new(rings) });
+    }
+
+    /// Makes a connection of two channels.
+    pub fn join(&self, channel: ChannelId, join: Join, rings: ProgramRings) {
+        self.expect(channel);
+        self.order(Job::Join { channel, join, rings: Box::new(rings) });
+    }
+
+    /// A channel of a connection has ended.
+    pub fn cut(&self, channel: ChannelId, incoming: ChannelId) {
+        self.with_id(channel, |handle, id| handle.cut_tcp(id, incoming).is_ok());
     }
 
     /// Begins to listen.

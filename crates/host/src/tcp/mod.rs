@@ -7,6 +7,7 @@
 mod api;
 pub(crate) mod daemon;
 pub(crate) mod opener;
+pub(crate) mod paths;
 mod segments;
 
 use std::io;
@@ -80,6 +81,9 @@ pub enum TcpError {
         /// Bytes that TCP over this version of IP needs.
         least: u32,
     },
+    /// A channel of the connection ended before it began.
+    #[error("a channel of the connection has just ended")]
+    PathLost,
     /// The local address or port cannot be held.
     #[error(transparent)]
     Port(#[from] KernelError),
@@ -113,8 +117,7 @@ impl TcpWish {
 
 /// Terms of the handlers of a class on a link.
 fn terms(class: RtuClass, link: LinkId, segment_bytes: u32) -> TcpTerms {
-    let quantum = if class == RtuClass::BestEffort { QUANTUM } else { 1 };
-    let terms = RtuTerms { class, deadline: None, quantum, cost: SEGMENT_COST };
+    let terms = handler_terms(class, if class == RtuClass::BestEffort { QUANTUM } else { 1 });
     let sending = RtuSending { to: RtuTarget::Link(link), packets: 1, payload_bytes: segment_bytes };
     let stream = match class {
         RtuClass::LowDelay { .. } => Stream::LowLatency,
@@ -123,6 +126,12 @@ fn terms(class: RtuClass, link: LinkId, segment_bytes: u32) -> TcpTerms {
     };
     let inlet = Inlet { stream, burst_packets: BUFFERS, interval_ns: 1_000, buffers: BUFFERS };
     TcpTerms { input: terms, output: terms, sending, inlet }
+}
+
+/// Terms of a handler of a class that does so many segments in a call.
+const fn handler_terms(class: RtuClass, quantum: u32) -> RtuTerms {
+    // A segment waits for no period to begin, neither here nor at the other end.
+    RtuTerms { class: class.sporadic(), deadline: None, quantum, cost: SEGMENT_COST }
 }
 
 /// Bytes of the longest segment on a link, behind which a tag has room.

@@ -54,7 +54,7 @@ pub enum TcpNews {
 }
 
 /// For the burier.
-enum Burial {
+pub(super) enum Burial {
     /// A connection begins, which keeps a ring and perhaps a port, by the number of its life.
     Begins(u64, Keep, Option<PortHold>),
     /// A connection was refused.
@@ -106,11 +106,11 @@ pub(super) fn confine(forbidden: Forbidden) {
 
 /// TCP of an engine.
 pub(crate) struct Opener {
-    handle: Handle,
+    pub(super) handle: Handle,
     /// Links with room for flows, and the longest packet of each.
     links: Vec<(LinkId, u32)>,
-    burier: Sender<Burial>,
-    lives: Arc<AtomicU64>,
+    pub(super) burier: Sender<Burial>,
+    pub(super) lives: Arc<AtomicU64>,
     /// Chooses local ports that are hard to guess (RFC 6056).
     ports: Mutex<(EphemeralPorts, Secrets)>,
 }
@@ -154,12 +154,27 @@ fn prepare(
     wish: &TcpWish,
     (link, segment_bytes): (LinkId, u32),
     (life, burier): (u64, &Sender<Burial>),
-    (rings, mut notify): (ProgramRings, Notify),
+    (rings, notify): (ProgramRings, Notify),
 ) -> Result<Prepared, TcpError> {
     let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes)?;
+    let parts = TcpParts {
+        terms: terms(wish.class, link, segment_bytes),
+        rings,
+        segments_out,
+        segments_in: Box::new(segments_in),
+        notify: announcing((life, burier), notify),
+    };
+    Ok(Prepared { parts: Box::new(parts), life, keep })
+}
+
+/// Passes events of the engine on, and leaves to the burier what they bring.
+pub(super) fn announcing(
+    (life, burier): (u64, &Sender<Burial>),
+    mut notify: Notify,
+) -> Box<dyn FnMut(TcpEvent) + Send> {
     let burier = burier.clone();
     // Without a burier the process ends.
-    let notify = move |event| match event {
+    Box::new(move |event| match event {
         TcpEvent::Open => notify(TcpNews::Open),
         TcpEvent::Refused(refusal) => notify(TcpNews::Refused(refusal)),
         TcpEvent::Ended(why) => notify(TcpNews::Ended(why)),
@@ -171,15 +186,7 @@ fn prepare(
             drop(burier.send(Burial::Over(life, remains)));
             notify(TcpNews::Over);
         }
-    };
-    let parts = TcpParts {
-        terms: terms(wish.class, link, segment_bytes),
-        rings,
-        segments_out,
-        segments_in: Box::new(segments_in),
-        notify: Box::new(notify),
-    };
-    Ok(Prepared { parts: Box::new(parts), life, keep })
+    })
 }
 
 impl Opener {

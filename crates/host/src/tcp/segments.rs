@@ -1,11 +1,13 @@
 //! Rings between threads of this process: of segments, and of an embedding program.
 
+use punctual_engine::direct;
 use punctual_engine::tcp::Segments;
 use punctual_ipc::ring::outgoing::OutboxHealth;
 use punctual_ipc::ring::{
     InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingShape, inbox, now, outbox,
 };
 use punctual_ipc::wake::{Alarm, RingPath};
+use punctual_proto::ids::ChannelId;
 use punctual_proto::limits::RAW_TAG_BYTES;
 
 use super::TcpError;
@@ -36,6 +38,37 @@ impl Segments for SegmentRing {
         // There is room (`has_room`), and no segment is longer than the connection's MTU.
         let _ = self.ring.push_beside(&self.message, now());
     }
+}
+
+/// The end of an outgoing channel's ring that an output handler fills.
+pub(super) struct ChannelRing {
+    ring: OutboxWriter,
+    channel: ChannelId,
+}
+
+impl Segments for ChannelRing {
+    fn has_room(&self) -> bool {
+        !self.ring.is_full()
+    }
+
+    fn put(&mut self, packet: &[u8], _: u64) {
+        // There is room (`has_room`), and no segment is longer than the connection's MTU, which is the channel's message size.
+        let _ = self.ring.push_beside(packet, now());
+        direct::ring_outbox(self.channel);
+    }
+}
+
+/// A ring for a channel that takes packets of at most `bytes`: the processor's end, that of the output handler, and what keeps
+/// it.
+pub(super) fn channel_ring(
+    channel: ChannelId,
+    slots: u32,
+    bytes: u32,
+) -> Result<(OutboxReader, ChannelRing, Keep), TcpError> {
+    let alarm = Alarm::new()?;
+    let (reader, ring) = ring_with(&alarm, slots, bytes)?;
+    let keep = Keep(reader.health(), alarm);
+    Ok((reader, ChannelRing { ring, channel }, keep))
 }
 
 /// Keeps a ring's memory and descriptors until the processor has dropped its end: the processor closes nothing.

@@ -30,7 +30,7 @@ pub use error::ApiError;
 pub use quotas::{Quotas, Resource, UserStatus};
 pub use request::Request;
 pub use status::{ApiStatus, Audit, HandlerStatus, HostStatus, Waiting, WrongCount};
-pub use tcp::{TcpConnectionStatus, TcpEnd, TcpState};
+pub use tcp::{PATH_PACKET_BYTES, TcpConnectionStatus, TcpEnd, TcpPath, TcpState};
 
 /// Version of this API, which the client sends first. Version 2: more reasons for the end of a channel, and
 /// what its sink has received. 3: latencies by the hosts' clocks, and the stage that broke its promise;
@@ -38,8 +38,8 @@ pub use tcp::{TcpConnectionStatus, TcpEnd, TcpState};
 /// where they end; packets that wait for a client and the cost of its requests are within quotas; rings
 /// consist of two files, one for each writer, which programs seal; doorbells are sockets. 6: a channel's
 /// counters are in the daemon's file of its ring. 7: descriptors are within quotas. 8: handlers of programs;
-/// everything else is unchanged. 9: TCP of the host's own; everything else is unchanged. 10:
-/// captures; everything else is unchanged.
+/// everything else is unchanged. 9: TCP of the host's own; everything else is unchanged. 10: captures, TCP over channels, options of
+/// TCP connections; everything else is unchanged.
 pub const VERSION: u32 = 10;
 /// Oldest version of a client that the daemon serves: later versions only add to it.
 pub const VERSION_OLDEST: u32 = 7;

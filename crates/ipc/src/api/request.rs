@@ -177,6 +177,22 @@ pub enum Request {
         /// Handle of the listener.
         channel: ChannelId,
     },
+    /// Makes a TCP connection of two open channels of this program, which it can use no more: each packet is a message. Both
+    /// ends do this. Answered as `ConnectTcp`.
+    JoinTcp {
+        /// The channel to the peer.
+        outgoing: ChannelId,
+        /// The channel from the peer.
+        incoming: ChannelId,
+        /// The peer's host.
+        peer: Name,
+        /// This end's port and the peer's, at least 1.
+        ports: [u16; 2],
+        /// Class of both handlers of the connection, whose data units are segments.
+        class: RtuClass,
+        /// Whether this end listened.
+        accepts: bool,
+    },
     /// The ring in which the program of a TCP connection writes. Once, and `Attached` follows.
     TcpOutbox {
         /// Handle of the connection.

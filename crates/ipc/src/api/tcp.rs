@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use punctual_proto::Nanos;
 use punctual_proto::api::{RtuClass, UserId};
 use punctual_proto::ids::ChannelId;
 use serde::{Deserialize, Serialize};
@@ -66,6 +67,24 @@ impl fmt::Display for TcpState {
     }
 }
 
+/// Length of a packet on a reserved path, and of a message of both its channels, in bytes: every path of IPv6 carries it (RFC
+/// 8200 5).
+pub const PATH_PACKET_BYTES: u32 = 1_280;
+
+/// The channels of a TCP connection whose packets are messages (ADR 0055).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpPath {
+    /// The channel that takes packets to the peer.
+    pub outgoing: ChannelId,
+    /// The channel that brings packets.
+    pub incoming: ChannelId,
+    /// Each packet is at the peer's input handler within this of its logical arrival. `None`: nothing is promised, because of
+    /// the class, or because a host of the route cannot keep its promise now.
+    pub sending: Option<Nanos>,
+    /// The same of packets that come.
+    pub receiving: Option<Nanos>,
+}
+
 /// A TCP connection of a host's own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpConnectionStatus {
@@ -79,6 +98,9 @@ pub struct TcpConnectionStatus {
     pub peer: SocketAddr,
     /// Class of both handlers.
     pub class: RtuClass,
+    /// Its channels, if its path is reserved; `None`: what is promised is this host's part.
+    #[serde(default)]
+    pub path: Option<TcpPath>,
     /// State of the connection.
     pub state: TcpState,
     /// Why it ended, if it has.

@@ -228,10 +228,10 @@ fn a_ring_waits_shows_that_it_waits_and_is_alone_at_its_end() {
 #[test]
 fn messages_sent_beside_the_reader_leave_and_wake_a_sleeping_thread() {
     let (mut reader, mut writer, _, _) = outgoing(2, 10);
-    assert!(reader.take(now()).is_none(), "it asks to be told of the next");
+    assert!(reader.take(now()).is_none(), "it asks for a wake-up at the next");
     let (before, later) = (now(), Instant(u64::MAX / 2));
     assert_eq!(writer.push_beside(b"a", before), Ok(true));
-    assert_eq!(writer.push_beside(b"b", before), Ok(false), "told once");
+    assert_eq!(writer.push_beside(b"b", before), Ok(false), "woken once");
     assert_eq!(writer.push_beside(b"c", before), Err(PushError::Full));
     let (message, sent_at) = reader.take(later).expect("a message");
     assert_eq!((bytes_of(&message), sent_at), (b"a".to_vec(), before));
@@ -242,7 +242,7 @@ fn an_upcall_takes_messages_until_it_wants_no_more() {
     let (mut inbox, mut reader, _, _) = incoming(2, 10);
     let (sender, called) = std::sync::mpsc::channel();
     let upcall = move |bytes: &[u8], info: &MessageInfo| {
-        sender.send((bytes.to_vec(), info.number)).expect("somebody looks");
+        sender.send((bytes.to_vec(), info.number)).expect("the test receives it");
         info.number < 1
     };
     inbox.set_upcall(Box::new(upcall));
@@ -479,7 +479,7 @@ fn a_ringer_rings_and_buries() {
     writer.health().accept().expect("sealed");
     for number in 0..100 {
         assert!(deliver(&mut writer, number, b"rung for"));
-        assert!(wait_readable(reader.as_fd(), soon()).expect("poll"), "nobody rang for {number}");
+        assert!(wait_readable(reader.as_fd(), soon()).expect("poll"), "no wake-up for {number}");
         assert_eq!(reader.take(|_, info| info.number), Some(number));
         assert!(reader.take(|_, _| ()).is_none());
     }

@@ -181,7 +181,7 @@ struct Ringing {
     left: Receiver<Box<dyn RingMemory>>,
     freed: Alarm,
     unreleased: Vec<Box<dyn RingMemory>>,
-    pace: Pacing,
+    raising: Raising,
     place: Place,
 }
 
@@ -246,11 +246,11 @@ impl Ringing {
         rank: Box<dyn Rank>,
     ) -> Self {
         let place = Place::new(rank.follows());
-        Self { bells, left, freed, unreleased: Vec::new(), pace: Pacing::new(rank), place }
+        Self { bells, left, freed, unreleased: Vec::new(), raising: Raising::new(rank), place }
     }
 
     fn run(mut self) {
-        self.pace.start();
+        self.raising.start();
         let mut woken = false;
         loop {
             let begun_ns = now_ns();
@@ -259,7 +259,7 @@ impl Ringing {
                 let _ = rustix::io::write(&node.bell, &1_u64.to_ne_bytes());
             });
             if rung > 0 {
-                let rest = self.pace.worked(begun_ns, now_ns());
+                let rest = self.raising.worked(begun_ns, now_ns());
                 self.place(woken, begun_ns);
                 // Bells that are requested meanwhile are rung together.
                 std::thread::sleep(rest);
@@ -280,7 +280,7 @@ impl Ringing {
     /// Chooses the CPU for the next time; it last ran at `begun_ns`.
     fn place(&mut self, woken: bool, begun_ns: u64) {
         let on = self.bells.woken_on.load(Ordering::Relaxed);
-        if !self.pace.raised {
+        if !self.raising.raised {
             return self.place.avoid(on);
         }
         let lag = begun_ns.saturating_sub(self.bells.woken_at_ns.load(Ordering::Relaxed));
@@ -292,7 +292,7 @@ impl Ringing {
             return;
         }
         // Closing and unmapping takes as long as the ring is large.
-        self.pace.lower();
+        self.raising.lower();
         let (mut bytes, mut descriptors) = (0, 0);
         self.unreleased.retain(|remains| {
             let alone = remains.is_alone();
@@ -317,7 +317,7 @@ impl Ringing {
 }
 
 /// The class in which the thread runs.
-struct Pacing {
+struct Raising {
     rank: Box<dyn Rank>,
     raised: bool,
     budget: Budget,
@@ -325,7 +325,7 @@ struct Pacing {
     cpu_ns: u64,
 }
 
-impl Pacing {
+impl Raising {
     fn new(rank: Box<dyn Rank>) -> Self {
         Self { rank, raised: false, budget: Budget::default(), cpu_ns: 0 }
     }
@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn an_ordinary_thread_rests_so_long_that_its_share_is_kept() {
-        assert_eq!(rest_after(QUICK_NS), Duration::ZERO, "nobody waits there");
+        assert_eq!(rest_after(QUICK_NS), Duration::ZERO, "no thread waits there");
         assert_eq!(rest_after(1_000_000), Duration::from_millis(20));
         assert_eq!(rest_after(80_000_000), REST_MAX);
     }

@@ -3,8 +3,9 @@
 use super::device::Device;
 use super::error::KernelError;
 use super::napi::{self, Napi, ThreadClass};
-use super::qdisc::{self, Before, ShaperRate};
+use super::qdisc::{self, Before};
 use super::record::{NapiBefore, Record, State, abandoned, is_recorded};
+use super::shaper::ShaperRate;
 
 /// The settings that a link requires of its device. `Default` requires none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,9 +12,9 @@
 use super::attributes::Body;
 use super::device::Device;
 use super::error::KernelError;
-use super::qdisc::{
-    NLM_F_CREATE, NLM_F_REPLACE, QUEUE_BYTES_MIN, ShaperRate, TCA_KIND, TCA_OPTIONS, WIRE_BYTES_MIN,
-    WIRE_EXTRA_BYTES, ask, failed,
+use super::shaper::{
+    LINKLAYER_ETHERNET, NLM_F_CREATE, NLM_F_REPLACE, QUEUE_BYTES_MIN, ShaperRate, TCA_KIND, TCA_OPTIONS,
+    WIRE_BYTES_MIN, WIRE_EXTRA_BYTES, ask, failed,
 };
 
 const RTM_NEWQDISC: u16 = 36;
@@ -24,7 +24,6 @@ const TCA_HTB_INIT: u16 = 2;
 const TCA_HTB_RATE64: u16 = 6;
 const TCA_HTB_CEIL64: u16 = 7;
 const HTB_VERSION: u32 = 3;
-const LINKLAYER_ETHERNET: u8 = 1;
 
 /// The only class of a `tbf` at the root, with our handle.
 const INSIDE: u32 = 0x7075_0001;

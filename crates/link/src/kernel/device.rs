@@ -1,6 +1,5 @@
 //! A network device as the kernel sees it now.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -8,6 +7,7 @@ use std::path::PathBuf;
 use super::attributes::{Attributes, Body};
 use super::error::KernelError;
 use super::netlink::{Netlink, errno};
+use crate::mac::Mac;
 
 pub(super) const RTM_NEWLINK: u16 = 16;
 pub(super) const RTM_DELLINK: u16 = 17;
@@ -31,36 +31,6 @@ const IFLA_XDP_PROG_ID: u16 = 4;
 
 /// Drivers of what hypervisors show as a NIC.
 const PARAVIRTUAL: [&str; 6] = ["virtio_net", "vmxnet3", "vif", "hv_netvsc", "ena", "gve"];
-
-/// A hardware address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Mac(pub [u8; 6]);
-
-impl Mac {
-    /// Reads an address from an attribute; `None` if it is no Ethernet address.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        bytes.try_into().ok().map(Self)
-    }
-
-    /// The address in the lower six bytes.
-    pub const fn to_number(self) -> u64 {
-        let [a, b, c, d, e, f] = self.0;
-        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
-    }
-
-    /// The address that [`Mac::to_number`] has made this of.
-    pub const fn from_number(number: u64) -> Self {
-        let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
-        Self([a, b, c, d, e, f])
-    }
-}
-
-impl fmt::Display for Mac {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-    }
-}
 
 /// How an XDP program is attached to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,12 +144,6 @@ impl Device {
                 program: xdp.u32(IFLA_XDP_PROG_ID).unwrap_or(0),
             }),
         })
-    }
-
-    /// Receive queues that the device spreads packets over now: those that it was made with, where the kernel cannot be asked
-    /// (before Linux 6.8).
-    pub fn rx_queues_used(&self) -> u32 {
-        super::napi::receive_queues(self).unwrap_or(self.rx_queues)
     }
 
     /// Whether packets can go now.

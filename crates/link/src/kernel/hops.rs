@@ -1,7 +1,7 @@
 //! Next hops of connections to any host, as the kernel has them: route, gateway, neighbour, source address and MTU.
 //!
 //! Two parties. [`Hops`] belongs to a link's real-time thread: it asks for the route to a destination and never waits.
-//! [`HopKeeper`] belongs to an ordinary thread: it asks the kernel, and looks again where the kernel says that a route, an
+//! [`HopKeeper`] belongs to an ordinary thread: it asks the kernel, and asks again when the kernel reports that a route, an
 //! address, a neighbour or the device has changed. A [`NextHop`] is what both share: the hardware address that packets go
 //! to is an atomic, everything else is behind a lock that the real-time thread only tries.
 //!
@@ -20,11 +20,12 @@ use std::time::{Duration, Instant};
 use netlink_sys::Socket;
 
 use super::bell::Bell;
-use super::device::{Device, Mac, RTM_DELLINK, RTM_NEWLINK};
+use super::device::{Device, RTM_DELLINK, RTM_NEWLINK};
 use super::error::KernelError;
 use super::neighbours::{Neighbour, RTM_DELNEIGH, RTM_NEWNEIGH, ask_for, neighbour_by, route_by};
 use super::netlink::{Netlink, errno, messages};
 use super::watch::subscribe;
+use crate::mac::Mac;
 
 /// No hardware address is as large.
 const UNKNOWN: u64 = u64::MAX;
@@ -76,7 +77,7 @@ struct Cell {
 }
 
 impl NextHop {
-    /// Whoever has this hardware address on the link: to answer the sender of a packet without a look-up.
+    /// The neighbour with this hardware address on the link, to answer the sender of a packet without a look-up.
     pub const fn fixed(destination: Mac) -> Self {
         Self(Kind::Fixed(destination))
     }

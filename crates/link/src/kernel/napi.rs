@@ -196,8 +196,16 @@ fn serving(device: &Device, queue: u32) -> Option<u32> {
     Netdev::open().ok()?.list(&body, read).ok()?.first().copied()
 }
 
+impl Device {
+    /// Receive queues that the device spreads packets over now: those that it was made with, where the kernel cannot be asked
+    /// (before Linux 6.8).
+    pub fn rx_queues_used(&self) -> u32 {
+        receive_queues(self).unwrap_or(self.rx_queues)
+    }
+}
+
 /// Receive queues that are in use; `None` if the kernel cannot be asked.
-pub(super) fn receive_queues(device: &Device) -> Option<u32> {
+fn receive_queues(device: &Device) -> Option<u32> {
     let body = Netdev::body(QUEUE_GET).with_u32(QUEUE_IFINDEX, device.index);
     let read = |queue_of: Attributes<'_>| (queue_of.u32(QUEUE_TYPE)? == QUEUE_TYPE_RX).then_some(());
     let queues = Netdev::open().ok()?.list(&body, read).ok()?.len() as u32;
@@ -283,7 +291,7 @@ mod tests {
         let own = ThreadClass::of(0).expect("ours");
         own.give(0).expect("what it is already");
         // Above the largest pid that Linux assigns.
-        assert_eq!(ThreadClass::of(1 << 23).expect_err("nobody").raw_os_error(), Some(libc::ESRCH));
+        assert_eq!(ThreadClass::of(1 << 23).expect_err("no such thread").raw_os_error(), Some(libc::ESRCH));
     }
 
     #[test]

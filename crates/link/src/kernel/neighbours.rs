@@ -5,9 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use super::attributes::{Attributes, Body};
-use super::device::{Device, Mac};
+use super::device::Device;
 use super::error::KernelError;
 use super::netlink::{Netlink, errno};
+use crate::mac::Mac;
 
 pub(super) const RTM_NEWNEIGH: u16 = 28;
 pub(super) const RTM_DELNEIGH: u16 = 29;

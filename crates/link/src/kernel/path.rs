@@ -4,9 +4,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::device::{Device, Mac};
+use super::device::Device;
 use super::error::KernelError;
 use super::neighbours::{resolve, route_to};
+use crate::mac::Mac;
 
 /// Longest wait for a neighbour's hardware address. A reachable neighbour answers within a round trip; the
 /// kernel repeats the request after a second.

@@ -19,54 +19,35 @@
 //! If any other qdisc is there, the request is refused.
 
 use std::fmt;
-use std::io;
 
 use super::attributes::{Attributes, Body};
 use super::classes;
 use super::device::Device;
 use super::error::KernelError;
 use super::netlink::{Netlink, errno};
+use super::shaper::{
+    LINKLAYER_ETHERNET, NLM_F_CREATE, NLM_F_REPLACE, QUEUE_BYTES_MIN, ShaperRate, TCA_KIND, TCA_OPTIONS,
+    WIRE_BYTES_MIN, WIRE_EXTRA_BYTES, ask, failed,
+};
 
 const RTM_NEWQDISC: u16 = 36;
 const RTM_DELQDISC: u16 = 37;
 const RTM_GETQDISC: u16 = 38;
-pub(super) const NLM_F_REPLACE: u16 = 0x100;
-pub(super) const NLM_F_CREATE: u16 = 0x400;
 /// `struct tcmsg`.
 const HEADER_BYTES: usize = 20;
 const TC_H_ROOT: u32 = u32::MAX;
 const TC_H_INGRESS: u32 = 0xffff_fff1;
-pub(super) const TCA_KIND: u16 = 1;
-pub(super) const TCA_OPTIONS: u16 = 2;
 const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
 const TCA_TBF_BURST: u16 = 6;
-const LINKLAYER_ETHERNET: u8 = 1;
-
 /// Ours: "pu".
 const HANDLE: u32 = 0x7075_0000;
-/// The bytes that Ethernet adds to what the kernel counts: checksum, preamble, gap.
-pub(super) const WIRE_EXTRA_BYTES: u32 = 24;
-/// The shortest frame with all that.
-pub(super) const WIRE_BYTES_MIN: u32 = 84;
 /// An Ethernet header with a VLAN tag.
 const ETHERNET_BYTES: u32 = 18;
 /// How long a full queue of the shaper delays kernel traffic; beyond, it is dropped.
 const QUEUE_MS: u64 = 50;
-/// Shortest queue: two runs of segmentation offload.
-pub(super) const QUEUE_BYTES_MIN: u64 = 128 << 10;
-
 /// Kinds that the kernel takes back as it had shown them.
 pub const RESTORABLE: [&str; 3] = ["pfifo", "bfifo", "tbf"];
-
-/// What bounds traffic: at most `burst_bytes + rate * t` bytes of the wire in any time t.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShaperRate {
-    /// Rate, in bits of the wire a second.
-    pub rate_bps: u64,
-    /// Burst, in bytes of the wire; at least one packet of the device.
-    pub burst_bytes: u32,
-}
 
 /// The former qdisc at a device's root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,14 +215,6 @@ fn replace(device: &Device, qdisc: &Qdisc) -> Result<(), KernelError> {
         body = body.with(TCA_OPTIONS, &qdisc.options);
     }
     ask(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, &body).map_err(failed(device))
-}
-
-pub(super) fn ask(kind: u16, flags: u16, body: &Body) -> io::Result<()> {
-    Netlink::route()?.ask(kind, flags, body).map(drop)
-}
-
-pub(super) fn failed(device: &Device) -> impl FnOnce(io::Error) -> KernelError {
-    KernelError::net(format!("the qdisc of interface {}", device.name))
 }
 
 /// Numbers of the devices that have our shaper.

@@ -14,11 +14,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-use super::device::{Device, Mac, RTM_DELLINK, RTM_NEWLINK};
+use super::device::{Device, RTM_DELLINK, RTM_NEWLINK};
 use super::error::KernelError;
 use super::neighbours::{Neighbour, RTM_DELNEIGH, RTM_NEWNEIGH, ask_for, neighbour};
 use super::netlink::{errno, messages};
 use super::path::{LinkPath, PathRequest};
+use crate::mac::Mac;
 
 /// Links, neighbours, addresses and routes of both families (`RTNLGRP_*`).
 const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];

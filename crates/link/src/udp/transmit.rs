@@ -258,8 +258,8 @@ mod tests {
         for left in 0..=10u32 {
             let mut in_flight = in_flight(10);
             let done = in_flight.settle(left * 1_500);
-            assert!(done <= (10 - left) * 100, "{left} outstanding, {done} B told");
-            assert_eq!(in_flight.settle(0), 1_000 - done, "the rest is told when all is out");
+            assert!(done <= (10 - left) * 100, "{left} outstanding, {done} B reported");
+            assert_eq!(in_flight.settle(0), 1_000 - done, "the rest is reported when all is out");
         }
     }
 

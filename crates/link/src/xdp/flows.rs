@@ -10,7 +10,7 @@ use punctual_os::clock;
 
 use super::accounts::{Accounts, Layout};
 use super::filters::{Bucket, refused};
-use super::program::words_of;
+use super::headers::words_of;
 use super::{ClassifierOptions, Rate};
 use crate::{FlowFilter, FlowKey, Inlet, LinkError, ListenerFilter, Stream};
 

@@ -194,6 +194,20 @@ pub(super) fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
+/// An address as it lies in a packet; IPv4 in the first word.
+pub(super) fn words_of(address: IpAddr) -> [u32; 4] {
+    match address {
+        IpAddr::V4(address) => [u32::from_ne_bytes(address.octets()), 0, 0, 0],
+        IpAddr::V6(address) => {
+            let mut words = [0; 4];
+            for (word, bytes) in words.iter_mut().zip(address.octets().chunks_exact(4)) {
+                *word = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            }
+            words
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::headers::Addresses;
-use super::queue::RingSizes;
+use super::rings::RingSizes;
 use super::umem::XdpMemory;
 use super::{ClassifierOptions, QUEUES_MAX};
 use crate::{LinkError, Stream};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use rustix::net::sockopt::socket_domain;
 use super::accounts::{Accounts, Array, Layout, account_of};
 use super::filters::{Bucket, Filters, refused};
 use super::flows::{Flows, Maps};
+use super::headers::words_of;
 use super::neighbour::Neighbour;
 use super::{ClassifierOptions, QUEUES_MAX, Rate};
 use crate::{Filter, FlowFilter, FlowKey, LinkError, ListenerFilter, PathKey, SealKey, Stream, StreamDrops};
@@ -59,20 +60,6 @@ impl Config {
             packet_bytes_max: options.packet_bytes_max,
             is_ipv6: options.local.is_ipv6().into(),
             ip_bytes_max: options.ip_bytes_max,
-        }
-    }
-}
-
-/// An address as it lies in a packet; IPv4 in the first word.
-pub(super) fn words_of(address: IpAddr) -> [u32; 4] {
-    match address {
-        IpAddr::V4(address) => [u32::from_ne_bytes(address.octets()), 0, 0, 0],
-        IpAddr::V6(address) => {
-            let mut words = [0; 4];
-            for (word, bytes) in words.iter_mut().zip(address.octets().chunks_exact(4)) {
-                *word = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            }
-            words
         }
     }
 }

@@ -8,19 +8,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::ZeroCopy;
-use super::rings::{Consumer, Producer};
+use super::rings::{Consumer, Producer, RingSizes};
 use super::socket::{Binding, RingKind, Socket};
 use super::umem::XdpMemory;
+use crate::LinkError;
 use crate::kernel::Device;
-use crate::{LinkError, Stream};
-
-/// Sizes of the rings, in entries; powers of two.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RingSizes {
-    pub(super) rx: [u32; Stream::ALL.len()],
-    pub(super) tx: u32,
-    pub(super) fill: u32,
-}
 
 /// The socket that one stream is received on, with its ring.
 pub(super) struct RxSocket {

@@ -58,7 +58,7 @@ pub(super) struct Receiver {
     frames: u32,
     queue: u32,
     packet_bytes_max: usize,
-    /// A device that leaves checksums of TCP to whoever receives.
+    /// A device that leaves TCP checksums to the receiver.
     completes_checksums: bool,
     /// Receive times never decrease within a stream.
     last_ns: [u64; Stream::ALL.len()],

@@ -12,6 +12,15 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::mapping::Mapping;
+use crate::Stream;
+
+/// Sizes of the rings, in entries; powers of two.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RingSizes {
+    pub(super) rx: [u32; Stream::ALL.len()],
+    pub(super) tx: u32,
+    pub(super) fill: u32,
+}
 
 /// Offsets of the parts of a ring in its memory, in bytes.
 #[derive(Clone, Copy, Debug)]

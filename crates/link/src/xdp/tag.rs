@@ -1,7 +1,7 @@
 //! The tag that the program writes over the first bytes of a packet that it steers to us, in place of its
 //! Ethernet header.
 //!
-//! Of an IP packet of a flow nothing is overwritten: the tag stands in front of the frame.
+//! An IP packet of a flow is not overwritten: the tag is in front of the frame.
 //!
 //! Those bytes are not needed any more, every driver lets a program write there (metadata in front of a packet it may
 //! not), and copying the frame to user space takes them along.

@@ -125,7 +125,7 @@ impl Bench {
                 if after.len() == frame.len() {
                     assert_eq!(after[24..], frame[24..], "only the tag is written");
                 } else {
-                    assert_eq!(after[24..], *frame, "the tag stands in front");
+                    assert_eq!(after[24..], *frame, "the tag is in front");
                 }
                 Fate::Steered(stream, Tag::read(&after).expect("a tag that fits the frame"))
             }

@@ -183,8 +183,8 @@ fn a_link_outlives_its_device_and_follows_addresses() {
         pair.left("ip link del va");
         driven.until("the end", |driven| !driven.link.is_open());
         let before = driven.link.statistics().send_errors;
-        driven.send(b"to nobody");
-        assert_eq!(driven.link.completed(), 200, "what was under way and what went to nobody");
+        driven.send(b"to no receiver");
+        assert_eq!(driven.link.completed(), 200, "what was under way and what had no receiver");
         assert_eq!(driven.link.statistics().send_errors, before + 1);
         assert!(driven.link.mode().contains("va"), "{}", driven.link.mode());
         pair.join();

@@ -17,7 +17,7 @@ fn until(keeper: &mut HopKeeper, hop: &NextHop, what: &str, done: impl Fn(&HopSt
     let begun = Instant::now();
     loop {
         keeper.poll();
-        let state = hop.state().expect("nobody else looks");
+        let state = hop.state().expect("no other reader");
         if done(&state) {
             return state;
         }

@@ -61,7 +61,7 @@ fn every_thread_allocates_locks_unwinds_and_ends() {
             let large = vec![1_u8; 40 << 20];
             let pieces: Vec<Vec<u8>> = (0..64).map(|n| vec![n; 60_000]).collect();
             let (sender, receiver) = std::sync::mpsc::channel();
-            sender.send(pieces.len()).expect("somebody listens");
+            sender.send(pieces.len()).expect("the test receives it");
             let panicked = std::panic::catch_unwind(|| std::panic::resume_unwind(Box::new(())));
             assert!(panicked.is_err());
             let table: std::collections::HashMap<usize, usize> = [(1, 2)].into();

@@ -7,8 +7,8 @@ use core::fmt;
 use punctual_analysis::{BitRate, Nanos};
 use serde::{Deserialize, Serialize};
 
+use crate::breach::Lateness;
 use crate::ids::NodeId;
-use crate::watch::Lateness;
 
 /// A stage of the domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -8,9 +8,10 @@ use core::fmt;
 use punctual_analysis::{CostParts, Explanation, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
-use super::{HostName, StageName, name_of};
+use super::StageName;
+use super::host_name::{HostName, name_of};
 use crate::config::{CostSource, Degraded};
-use crate::ids::NodeId;
+use crate::ids::{NodeId, Role};
 
 /// The kind of resource that a stage is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +25,17 @@ pub enum StageKind {
     SinkCpu,
     /// The link out of a node.
     Link,
+}
+
+impl StageKind {
+    /// The processor at a hop of this role.
+    pub const fn cpu(role: Role) -> Self {
+        match role {
+            Role::Source => Self::SourceCpu,
+            Role::Forwarder => Self::ForwardCpu,
+            Role::Sink => Self::SinkCpu,
+        }
+    }
 }
 
 impl fmt::Display for StageKind {

@@ -8,6 +8,7 @@ mod directory;
 mod event;
 mod filter;
 mod grant;
+mod host_name;
 mod lost;
 mod rate;
 mod record;
@@ -27,14 +28,15 @@ pub use close::{CloseReason, Receipt};
 pub use event::{Event, LinkChange, Notice};
 pub use filter::{FilterChange, PathFilter};
 pub use grant::{DegradedHost, Grant, StageGrant, StageKind, degraded, hosts_of};
+pub use host_name::{HostName, name_of};
 pub use lost::{DroppedPackets, LostAt, LostWhy, Passed, Tally};
 pub use rate::{MeasuredRate, RateRefusal, RateStatus};
 pub use record::{BusyRecord, PathRecord, WakeRecord};
-pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};
+pub use refusal::{ChannelRefusal, RefuseCause};
 pub use request::{Incoming, OpenRequest, RequestError};
 pub use rtu::{
-    Misconduct, RtuClass, RtuCost, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuNumber, RtuProgress,
-    RtuRefusal, RtuSending, RtuSent, RtuStatus, RtuTarget, RtuTerms, UpcallDone,
+    Misconduct, RtuActivation, RtuClass, RtuCost, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuNumber,
+    RtuProgress, RtuRefusal, RtuSending, RtuSent, RtuStatus, RtuTarget, RtuTerms, UpcallDone,
 };
 pub use status::{
     ChannelCounters, ChannelPage, ChannelStatus, DegradedPlace, DropCounters, ForeignVersion, KernelShare,

@@ -19,7 +19,7 @@ pub struct PathRecord {
     /// Time that half of the latest units took at most, in percent of what admission assumes, in steps of
     /// 6 %. The first units of busy periods are left out. 0: there were no others.
     pub p50_percent: u32,
-    /// The same percentage for 99 of 100 of these units; 400 stands for anything above.
+    /// The same percentage for 99 of 100 of these units; 400 also means anything above.
     pub p99_percent: u32,
     /// Longest time that a unit took.
     pub max: Nanos,
@@ -38,7 +38,7 @@ pub struct BusyRecord {
     /// Time that half of the latest busy periods took at most beyond their units' costs, in percent of
     /// `allowed`.
     pub p50_percent: u32,
-    /// The same percentage for 99 of 100 of these busy periods; 400 stands for anything above.
+    /// The same percentage for 99 of 100 of these busy periods; 400 also means anything above.
     pub p99_percent: u32,
     /// Longest time that a busy period took beyond its units' costs.
     pub excess_max: Nanos,

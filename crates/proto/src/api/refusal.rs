@@ -7,6 +7,7 @@ use punctual_analysis::{Contract, Nanos, Refusal, RefusalReason};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::host_name::{HostName, name_of};
 use super::{Breach, RateRefusal, StageGrant, StageKind};
 use crate::ids::{Name, NodeId};
 use crate::text::Foreign;
@@ -122,21 +123,6 @@ impl ChannelRefusal {
             cause => cause.to_string(),
         }
     }
-}
-
-/// The name of a node's host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostName {
-    /// The node.
-    pub node: NodeId,
-    /// Name of the node's host.
-    pub name: Name,
-}
-
-/// The name of a node's host if it is among `hosts`.
-pub fn name_of(hosts: &[HostName], node: NodeId) -> String {
-    let known = hosts.iter().find(|host| host.node == node);
-    known.map_or_else(|| alloc::format!("node {node}"), |host| host.name.to_string())
 }
 
 fn broken_text(kind: StageKind, breach: &Breach) -> String {

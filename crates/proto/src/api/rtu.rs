@@ -33,15 +33,71 @@ pub enum RtuClass {
         /// interval, among the low-latency channels. Only under `rmdp`.
         priority: Option<u8>,
     },
-    /// Runs in each period, from the period's begin on.
+    /// Runs so much in each period, and never more.
     Guaranteed {
-        /// T: time between two releases; they are multiples of it on the host's clock.
+        /// T: length of the period.
         period: Nanos,
         /// B_p: most PDUs in a period.
         units: u32,
+        /// When it is released.
+        #[serde(default, skip_serializing_if = "RtuActivation::is_periodic")]
+        activation: RtuActivation,
     },
     /// Runs in time that no other work needs.
     BestEffort,
+}
+
+/// When a guaranteed handler is released.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RtuActivation {
+    /// At multiples of the period on the host's clock: each release serves what came before it (RTU 3.1).
+    #[default]
+    Periodic,
+    /// When a PDU comes, at most B_p times in any window of the period. What comes once a period does not wait for the
+    /// period's begin. The order is that of the periods, as for periodic handlers: rate-monotonic analysis holds for sporadic
+    /// tasks, too (Sprunt, Sha and Lehoczky 1989).
+    Sporadic,
+}
+
+impl RtuActivation {
+    const fn is_periodic(&self) -> bool {
+        matches!(self, Self::Periodic)
+    }
+}
+
+impl RtuClass {
+    /// Guaranteed, released at the begin of each period.
+    pub const fn periodic(period: Nanos, units: u32) -> Self {
+        Self::Guaranteed { period, units, activation: RtuActivation::Periodic }
+    }
+
+    /// Length of a window, and PDUs of the budget in any; `None`: the budget is one of periods of the clock, or there is none.
+    pub const fn windows(self) -> Option<(Nanos, u32)> {
+        match self {
+            Self::LowDelay { interval, units, .. } => Some((interval, units)),
+            Self::Guaranteed { period, units, activation: RtuActivation::Sporadic } => Some((period, units)),
+            _ => None,
+        }
+    }
+
+    /// Period of the clock, and PDUs of the budget in each; `None`: the budget is one of windows, or there is none.
+    pub const fn periods(self) -> Option<(Nanos, u32)> {
+        match self {
+            Self::Guaranteed { period, units, activation: RtuActivation::Periodic } => Some((period, units)),
+            _ => None,
+        }
+    }
+
+    /// The same class; a guaranteed handler is released when its PDUs come.
+    pub const fn sporadic(self) -> Self {
+        match self {
+            Self::Guaranteed { period, units, .. } => {
+                Self::Guaranteed { period, units, activation: RtuActivation::Sporadic }
+            }
+            _ => self,
+        }
+    }
 }
 
 /// Processor time that a body declares.
@@ -78,7 +134,7 @@ impl RtuTerms {
     pub const fn budget(&self) -> Option<(u32, Nanos)> {
         match self.class {
             RtuClass::LowDelay { interval, units, .. } => Some((units, interval)),
-            RtuClass::Guaranteed { period, units } => Some((units, period)),
+            RtuClass::Guaranteed { period, units, .. } => Some((units, period)),
             RtuClass::BestEffort => None,
         }
     }

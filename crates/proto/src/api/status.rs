@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{BusyRecord, PathRecord, WakeRecord};
 use super::{BrokenStage, LateStage, RateStatus, StageGrant};
+use crate::breach::Lateness;
 use crate::config::{Degraded, KernelTraffic};
 use crate::ids::{Address, ChannelId, LinkId, Name, NodeId, PathId, Role};
 use crate::latencies::Observed;
-use crate::watch::Lateness;
 
 /// Counters of one channel at one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

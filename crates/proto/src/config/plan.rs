@@ -7,11 +7,10 @@
 use alloc::vec::Vec;
 
 use punctual_analysis::activation::policed;
-use punctual_analysis::{Activation, Class, Contract, Cpu, Demand, FlowName, Nanos, PathCosts, Urgency};
+use punctual_analysis::{Activation, Class, Contract, Demand, FlowName, Nanos, Urgency};
 use serde::{Deserialize, Serialize};
 
-use super::{CpuConfig, models};
-use crate::ids::{Name, Role};
+use crate::ids::Name;
 
 /// Version of a plan's file.
 pub const PLAN_VERSION: u32 = 1;
@@ -56,17 +55,6 @@ pub struct PlannedFlow {
     pub rate_ns: Nanos,
     /// The place in it.
     pub place: u8,
-}
-
-/// The model of a processor for admission, with packets of at most `fragment_bytes`, for programs that make
-/// plans.
-pub fn processor(cpu: &CpuConfig, fragment_bytes: u32) -> Cpu {
-    models::cpu_model(cpu, fragment_bytes)
-}
-
-/// The processor's costs of the work at one end of a channel.
-pub fn costs_of(cpu: &CpuConfig, role: Role) -> PathCosts {
-    models::path_costs(&cpu.costs, role)
 }
 
 impl PlannedFlow {

@@ -8,10 +8,10 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::Node;
 use crate::api::{Event, LateStage, SeenIn, StageName};
+use crate::breach::{Lateness, Watch};
 use crate::ids::LinkId;
 use crate::limits::{LATE_REPORT_INTERVAL, WATCH_SLOT};
 use crate::memory::Memory;
-use crate::watch::{Lateness, Watch};
 
 /// Watches of each link: outgoing packets, the neighbour's HELLOs, and incoming packets of channels.
 const OF_LINK: usize = 3;

@@ -4,7 +4,7 @@
 //! requests of applications (`open`, `listen`, ...) and getters. `Signalling` decides which channels exist,
 //! and the data plane moves their packets. The two meet in the trait `Resources` and here.
 
-mod breaches;
+mod breach_monitor;
 mod late;
 mod neighbour_clock;
 mod overrun_tolerance;
@@ -23,7 +23,7 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 
 pub use self::stages::{Decided, Decision};
 
-use self::breaches::BreachWatch;
+use self::breach_monitor::BreachWatch;
 use self::neighbour_clock::NeighbourClock;
 use self::plane::{Owner, Plane};
 use self::rate::Rates;

@@ -72,6 +72,19 @@ impl<M: Memory> Node<M> {
         self.plane.attach_outbox(channel, outbox, now).ok_or(RequestError::Unknown)
     }
 
+    /// Gives an open source another outgoing ring than it has. Messages that were taken from the old one are sent.
+    ///
+    /// # Errors
+    /// `Unknown` if it is not an open source with a ring.
+    pub fn replace_outbox(
+        &mut self,
+        channel: ChannelId,
+        outbox: M::Outbox,
+        now: Instant,
+    ) -> Result<(), RequestError> {
+        self.plane.replace_outbox(channel, outbox, now).ok_or(RequestError::Unknown)
+    }
+
     /// The agent consents to an incoming channel and provides its ring.
     ///
     /// # Errors

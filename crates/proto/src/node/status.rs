@@ -11,10 +11,10 @@ use crate::api::{
     ChannelPage, ChannelStatus, DegradedHost, DegradedPlace, DropCounters, ForeignVersion, LinkStatus,
     NodeStatus, hosts_of,
 };
+use crate::breach::Watch;
 use crate::ids::{ChannelId, LinkId};
 use crate::memory::Memory;
 use crate::signalling::{ChannelView, RTCOP_VERSION};
-use crate::watch::Watch;
 
 impl<M: Memory> Node<M> {
     /// The node's status, for the verb `status`.

@@ -4,10 +4,10 @@
 use punctual_analysis::Instant;
 
 use super::Signalling;
-use super::fair::{Crowded, Source};
 use super::message::{Create, Message, Request};
 use super::requests::Refused;
 use super::resources::Resources;
+use super::source_turns::{Crowded, Source};
 use super::states::Input;
 use super::transitions::InputDetails;
 use crate::api::{ChannelRefusal, CloseReason, RefuseCause, Role};

@@ -10,7 +10,7 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::ordered::Ordered;
 use punctual_analysis::{Contract, Instant};
 
-use super::fair::{Places, Source};
+use super::source_turns::{Places, Source};
 use super::states::State;
 use super::{Attempt, Channel, Setup};
 use crate::api::{ChannelRefusal, DegradedHost, Role};
@@ -223,7 +223,7 @@ impl Channels {
     pub fn iter(&self) -> impl Iterator<Item = &Channel> {
         self.by_id.iter()
     }
-    /// Channels that `what` chooses, with what it says of each, in the order in which they came here.
+    /// Channels for which `what` has a value, with that value, in the order in which they came here.
     pub fn chosen<T>(&self, what: impl Fn(&Channel) -> Option<T>) -> Vec<(ChannelId, T)> {
         let chosen = self.iter().filter_map(|channel| Some((channel.local.channel, what(channel)?)));
         let mut chosen: Vec<_> = chosen.collect();

@@ -7,10 +7,10 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::fair::Places;
 use super::message::Create;
-use super::offers::Offering;
+use super::offering::Offering;
 use super::resources::LocalChannel;
+use super::source_turns::Places;
 use super::{Attempt, Channel, PendingDecision};
 use crate::api::{CloseReason, OpenRequest, StageGrant};
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use punctual_analysis::{Instant, Nanos};
 
 use super::Signalling;
-use super::fair::Source;
 use super::message::{Message, Route};
 use super::packet::VERSION as RTCOP_VERSION;
 use super::peer::Peer;
+use super::source_turns::Source;
 use crate::api::RefuseCause;
 use crate::config::LinkConfig;
 use crate::ids::{LinkId, ListenerId, Name, NodeId};

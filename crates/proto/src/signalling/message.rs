@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use punctual_analysis::{Contract, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
-use super::fair::Source;
-use super::rates::RateWord;
+use super::rate_word::RateWord;
+use super::source_turns::Source;
 use crate::api::{
     Breach, ChannelRefusal, CloseReason, LateArrivals, Passed, Receipt, StageGrant, StageName, Tally, UserId,
 };

@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 use punctual_analysis::Instant;
 
 use super::accounts::Entry;
-use super::fair::{Fair, Place, Source};
 use super::message::Message;
+use super::source_turns::{Place, Source, SourceTurns};
 use super::stream::{Full, SendStream};
 use crate::ids::{ChannelNumber, Epoch, NodeId, PathId};
 use crate::limits::{ANSWERS_WAITING_MAX, ASK_WAIT_MAX, ASKS_WAITING_MAX, SIGNAL_AHEAD_SEGMENTS};
@@ -70,8 +70,8 @@ struct QueuedMessage {
 pub struct Outbox {
     first: VecDeque<Vec<u8>>,
     standing: VecDeque<Vec<u8>>,
-    answers: Fair<QueuedMessage>,
-    asks: Fair<QueuedMessage>,
+    answers: SourceTurns<QueuedMessage>,
+    asks: SourceTurns<QueuedMessage>,
     /// Channels about which messages wait among the replies: their source, and the number of messages.
     answered: BTreeMap<PathId, (Source, u32)>,
     /// Channels whose CREATE waits.
@@ -215,7 +215,8 @@ impl Outbox {
 
     /// Counts of waiting messages that are kept, with the values computed from the queues.
     pub fn accounts(&self) -> [Entry; 6] {
-        let with_path = |of: &Fair<QueuedMessage>| of.iter().filter(|queued| queued.path.is_some()).count();
+        let with_path =
+            |of: &SourceTurns<QueuedMessage>| of.iter().filter(|queued| queued.path.is_some()).count();
         let answered: u32 = self.answered.values().map(|(_, count)| count).sum();
         let bytes = self.first.iter().chain(&self.standing).map(Vec::len);
         let bytes: usize = bytes.chain(self.answers.iter().map(|queued| queued.bytes.len())).sum();

@@ -12,13 +12,14 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 use punctual_trial::{Defence, holds};
 
 use super::clock::ClockFilter;
-use super::fair::Source;
 use super::message::Message;
 use super::outbox::{CannotEncode, Outbox};
 use super::packet::{Body, Echo, Hello, HelloStep, Key, Packet, VERSION};
 use super::random::SplitMix64;
+use super::source_turns::Source;
 use super::stream::{ReceiveStream, SendStream};
 use super::window::ReplayWindow;
+use crate::breach::Watch;
 use crate::config::{LinkConfig, NodeConfig, SignallingConfig};
 use crate::ids::{Life, NodeId, PathId};
 use crate::limits::{
@@ -26,7 +27,6 @@ use crate::limits::{
     SIGNAL_PACKET_BYTES_MIN, SIGNAL_WAITING_BYTES_MAX,
 };
 use crate::seal::SealKey;
-use crate::watch::Watch;
 
 /// HELLOs of ours that may still be echoed.
 const NONCES: usize = 8;

@@ -12,9 +12,9 @@ use core::ops::Range;
 use punctual_analysis::{Instant, Nanos};
 
 use super::decisions::NextStep;
-use super::fair::Source;
 use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
+use super::source_turns::Source;
 use super::states::Input;
 use super::transitions::InputDetails;
 use super::{PendingDecision, Signalling, budget};

@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
     use crate::api::Cause;
-    use crate::watch::Lateness;
+    use crate::breach::Lateness;
 
     const LEASE: Nanos = Nanos::from_secs(20);
     const HERE: NodeId = NodeId(9);

@@ -10,8 +10,8 @@ use punctual_analysis::{Contract, Instant};
 
 use super::Signalling;
 use super::accounts::Entry;
-use super::fair::{Places, Source};
 use super::message::{Message, Request, Route};
+use super::source_turns::{Places, Source};
 use crate::api::{ChannelRefusal, Event, RefuseCause, RequestError, UserId};
 use crate::ids::{Address, Epoch, LinkId, Name, NodeId};
 use crate::limits::{REASON_BYTES_MAX, REQUESTS_MAX};

@@ -7,9 +7,9 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::channel::Timer;
-use super::fair::Source;
 use super::message::{Message, Route};
 use super::resources::{CommitTerms, Resources};
+use super::source_turns::Source;
 use super::states::{Action, Input, Row, State, transition};
 use super::{Channel, Signalling, budget};
 use crate::api::{

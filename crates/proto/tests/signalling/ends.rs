@@ -94,7 +94,7 @@ fn path_loss_before_the_final_count_is_reported_as_that() {
 }
 
 /// However long its retransmissions may take, and however late a silent neighbour is given up: a source learns within D + 5 s
-/// that nobody reports.
+/// that no hop reports.
 #[test]
 fn a_source_waits_no_longer_than_five_seconds_beyond_d_for_the_report() {
     let mut network = Network::line(1, 4, |_, config| {
@@ -198,7 +198,7 @@ fn each_host_gets_the_count_that_the_source_has_sent() {
     }
 }
 
-/// Reports at a host that all packets which it was told to await have passed.
+/// Reports at a host that all packets that it was to await have passed.
 fn pass_all(network: &mut Network, index: usize) {
     for (channel, _) in std::mem::take(&mut network.hosts[index].stages.awaited) {
         network.at(index, |s, now, stages| s.drained(channel, now, stages));

@@ -313,7 +313,7 @@ impl Ring {
                 let outbox = SimOutbox::new(0, grant.outbox_messages);
                 host.node.attach_outbox(channel, outbox.clone(), now).map_err(|error| failed(&error))?;
                 let slot = host.channels.binary_search_by_key(&channel, |known| known.id);
-                let slot = slot.map_err(|_| failed(&format!("{channel:?} opened, nobody asked for it")))?;
+                let slot = slot.map_err(|_| failed(&format!("{channel:?} opened without a request")))?;
                 host.channels[slot].outbox = Some(outbox);
                 self.open += 1;
                 self.hops += grant.route.len() as u64;

@@ -20,8 +20,9 @@ const QUANTUM: u32 = 2;
 /// Smallest largest IP packet of a path (RFC 791; RFC 8200 5).
 const PACKET_BYTES_MIN: [u32; 2] = [576, 1_280];
 /// Time after the traffic in which connections send what is left, close and wait: one that meets no fault, and others, whose
-/// retransmission timer may have doubled a few times.
-const DRAIN: [Nanos; 2] = [Nanos::from_secs(4), Nanos::from_secs(40)];
+/// retransmission timer may have doubled a few times. The slowest class takes some 300 short messages that wait, at 50 segments a
+/// second.
+const DRAIN: [Nanos; 2] = [Nanos::from_secs(12), Nanos::from_secs(40)];
 
 /// TCP of a plan.
 #[derive(Clone, Debug, Default)]
@@ -249,7 +250,7 @@ fn draw_writes(dice: &mut Dice) -> Writes {
 fn draw_classes(runs: [RunPolicy; 2], dice: &mut Dice) -> ([RtuClass; 2], bool) {
     if dice.between(0, 3) == 0 {
         let period = Nanos::from_millis(dice.between(4, 20));
-        let class = RtuClass::Guaranteed { period, units: dice.between(2, 4) as u32 };
+        let class = RtuClass::periodic(period, dice.between(2, 4) as u32);
         return ([class; 2], true);
     }
     let mut draw = |run| {
@@ -258,7 +259,7 @@ fn draw_classes(runs: [RunPolicy; 2], dice: &mut Dice) -> ([RtuClass; 2], bool) 
         let priority = (run == RunPolicy::Rmdp && dice.between(0, 1) == 0).then(|| dice.between(0, 63) as u8);
         match dice.between(0, 3) {
             0 => RtuClass::LowDelay { interval: period, units, priority },
-            1 => RtuClass::Guaranteed { period, units },
+            1 => RtuClass::periodic(period, units),
             _ => RtuClass::BestEffort,
         }
     };

@@ -4,9 +4,9 @@ use punctual_analysis::{Instant, Nanos};
 use punctual_proto::api::{OpenRequest, RequestError, UserId};
 use punctual_proto::ids::{Address, Name};
 
+use super::call::Call;
 use super::channel::{Channel, State};
 use super::effort::Effort;
-use super::host::Call;
 use super::{Act, Event, FLOOD_BYTES_MAX, LISTENER, RECEIVER, World};
 use crate::dice::{Dice, Draw};
 use crate::entry::Entry;

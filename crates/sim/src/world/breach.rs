@@ -130,7 +130,7 @@ impl World {
     pub(super) fn check_reported_late(&mut self, host: usize, stage: &api::LateStage) {
         let frames = !self.scenario.faults.is_none();
         if self.broken.is_none() && !frames && !self.was_disturbed(&stage.host, stage.towards.as_deref()) {
-            self.violate(&format!("host {host} says that a stage was late where nothing is broken: {stage}"));
+            self.violate(&format!("host {host} reports a late stage where nothing is broken: {stage}"));
         }
     }
 
@@ -145,7 +145,9 @@ impl World {
         let now = self.now;
         let frames = !self.scenario.faults.is_none();
         if self.broken.is_none() && !frames && !self.was_disturbed(&stage.host, stage.towards.as_deref()) {
-            self.violate(&format!("host {host} is told of a broken stage where nothing is: {stage}"));
+            self.violate(&format!(
+                "host {host} gets a report of a broken stage where nothing is broken: {stage}"
+            ));
         }
         let Some(broken) = &mut self.broken else { return };
         let is_right = broken.name.as_ref() == Some(&(stage.host.clone(), stage.towards.clone()));

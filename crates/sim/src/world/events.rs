@@ -30,15 +30,15 @@ impl World {
                             gone.insert(number);
                         }
                     }
-                    _ => self.violate(&format!("host {host}: {channel:?} opened, nobody asked for it")),
+                    _ => self.violate(&format!("host {host}: {channel:?} opened without a request")),
                 },
                 NodeEvent::Refused { channel, refusal } => match self.handles.get(&(host, channel)) {
                     Some(&(number, false)) => self.refused(host, number, &refusal),
-                    _ => self.violate(&format!("host {host}: {channel:?} refused, nobody asked for it")),
+                    _ => self.violate(&format!("host {host}: {channel:?} refused without a request")),
                 },
                 NodeEvent::Probed { channel, answer } => match self.handles.get(&(host, channel)) {
                     Some(&(number, false)) => self.probed(number, answer.ok()),
-                    _ => self.violate(&format!("host {host}: {channel:?} probed, nobody asked for it")),
+                    _ => self.violate(&format!("host {host}: {channel:?} probed without a request")),
                 },
                 NodeEvent::Incoming(incoming) => self.incoming(host, &incoming),
                 NodeEvent::Closed { channel, reason, .. } => {
@@ -64,7 +64,7 @@ impl World {
                 NodeEvent::Late(stage) => self.check_reported_late(host, &stage),
                 NodeEvent::Rate { link, result: Ok(found) } => self.measured(host, link, found),
                 NodeEvent::Registered { channel, .. } => {
-                    self.violate(&format!("host {host}: {channel:?} registered, nobody asked for it"));
+                    self.violate(&format!("host {host}: {channel:?} registered without a request"));
                 }
                 NodeEvent::Rate { result: Err(_), .. }
                 | NodeEvent::Stage { healed: true, .. }

@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 
 use punctual_analysis::{BitRate, Instant, Nanos};
-use punctual_proto::api::{Port, RtuId, Work};
+use punctual_proto::api::{Port, Work};
 use punctual_proto::config::NodeConfigError;
 use punctual_proto::ids::{ChannelId, LinkId, ListenerId};
 use punctual_proto::node::{Decided, Node};
 
 use super::backlog::Backlog;
+use super::call::Call;
 use super::rtu::Bodies;
-use super::tcp::{TcpCall, TcpHost};
+use super::tcp::TcpHost;
 use crate::adapter::Adapter;
 use crate::dice::{Dice, Draw};
 use crate::faults::{Lie, Moment};
@@ -20,37 +21,6 @@ use crate::options::Sabotage;
 use crate::processor::Processor;
 use crate::scenario::HostPlan;
 use crate::time::{HostClock, SimTime};
-
-/// Requests of applications to a node, executed when its processor runs.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Call {
-    /// Open the attempt's channel.
-    Ask(usize),
-    /// Consent to the attempt, or refuse it.
-    Answer(usize),
-    /// The attempt's source has sent messages.
-    Doorbell(usize),
-    /// Close one end of the attempt.
-    Close { channel: usize, at_sink: bool },
-    /// Request a channel that ends here, by index of the request.
-    Request(usize),
-    /// Refuse a receiver's request, by token.
-    Decline(u64),
-    /// Begin a best-effort transfer.
-    StartFlood(usize),
-    /// It has sent messages.
-    FloodDoorbell(usize),
-    /// End it.
-    StopFlood(usize),
-    /// PDUs have arrived for a program's handler.
-    Prompt { id: RtuId, count: u64 },
-    /// A program of a TCP connection asks something.
-    Tcp(TcpCall),
-    /// Measure the drain rate of a link.
-    Measure(LinkId),
-    /// Shut the node down.
-    Shutdown,
-}
 
 /// A frame at the driver.
 pub(super) struct Arrived {

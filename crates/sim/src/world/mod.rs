@@ -9,6 +9,7 @@ mod attempts;
 mod backlog;
 mod books;
 mod breach;
+mod call;
 mod channel;
 mod effort;
 mod events;
@@ -39,8 +40,9 @@ use punctual_proto::node::Decided;
 
 use self::attempts::Attempts;
 use self::breach::BrokenStage;
+use self::call::Call;
 use self::faults::{Touch, Turn};
-use self::host::{Call, Host};
+use self::host::Host;
 use self::orphans::Orphans;
 use self::requests::Requests;
 use self::tcp::{Talk, TcpAct};

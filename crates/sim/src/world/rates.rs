@@ -8,7 +8,7 @@ use punctual_proto::api::MeasuredRate;
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::RATE_TIME;
 
-use super::host::Call;
+use super::call::Call;
 use super::{Act, Event, World};
 
 /// Interval between two rounds of measurements.

@@ -8,7 +8,7 @@ use punctual_proto::api::{ChannelRefusal, Incoming, RefuseCause, RequestError, U
 use punctual_proto::ids::{ListenerId, Name};
 
 use super::applications::CONSENT_MAX;
-use super::host::Call;
+use super::call::Call;
 use super::{Act, Event, LISTENER, World};
 use crate::scenario::{ChannelPlan, Reply, RequestPlan};
 use crate::time::SimTime;
@@ -82,7 +82,9 @@ impl World {
         let plan = self.scenario.requests.get(request).filter(|plan| plan.source == host);
         let Some(&RequestPlan { reply, .. }) = plan.filter(|_| Some(listener) == self.hosts[host].listener)
         else {
-            return self.violate(&format!("host {host} is asked for a channel that nobody wants of it"));
+            return self.violate(&format!(
+                "host {host} gets a request for a channel that no receiver has requested"
+            ));
         };
         self.requests.asked.insert((host, token), self.now);
         if reply != Reply::Silent {
@@ -143,7 +145,7 @@ impl World {
         let waits = request.is_some_and(|request| self.requests.states[request] == State::Waiting);
         if !waits || plan.is_none_or(|plan| plan.reply != Reply::Opens || plan.contract != incoming.contract)
         {
-            return self.violate(&format!("host {host}: {incoming:?} answers what nobody has asked so"));
+            return self.violate(&format!("host {host}: {incoming:?} answers a request that was not made"));
         }
         if let Some(request) = request {
             self.come_to_end(request);

@@ -5,8 +5,8 @@ use punctual_proto::api::{ChannelStatus, NodeStatus, StageKind};
 use punctual_proto::config::Admission;
 use punctual_proto::ids::PathId;
 
+use super::call::Call;
 use super::channel::State;
-use super::host::Call;
 use super::{Act, Event, World};
 use crate::scenario::{HostPlan, host_of, node_id};
 
@@ -128,8 +128,9 @@ impl World {
                 grant.stages.iter().filter(|s| s.node == node).map(|s| (s.kind, s.bound)).collect();
             let held: Vec<_> = status.stages.iter().map(|s| (s.kind, s.bound)).collect();
             if reported != held {
-                let what =
-                    format!("channel {number}: host {host} holds {held:?}, the source was told {reported:?}");
+                let what = format!(
+                    "channel {number}: host {host} holds {held:?}, reported to the source: {reported:?}"
+                );
                 self.violate(&what);
             }
         }

@@ -106,7 +106,7 @@ impl World {
                 let expected = (!differ, differ.then_some(reported));
                 if (link.alive, link.foreign) != expected {
                     let what = format!(
-                        "host {host} says of its neighbour {}: alive {}, version {:?}; it should be {expected:?}",
+                        "host {host} reports about its neighbour {}: alive {}, version {:?}; it should be {expected:?}",
                         link.name, link.alive, link.foreign
                     );
                     self.violate(&what);

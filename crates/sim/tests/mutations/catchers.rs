@@ -212,7 +212,7 @@ impl Hop {
     fn configuration(self) -> &'static str {
         match self {
             Self::Bucket => "all that may be in time at once",
-            Self::Buffers => "what the driver is told beside what is kept",
+            Self::Buffers => "the driver's filters beside what the node keeps",
             Self::Stillness => "two channels, a processor without time within its bounds",
             Self::Heaps => "best effort in heaps that queue 2 refuses",
         }

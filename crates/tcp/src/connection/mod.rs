@@ -255,6 +255,31 @@ impl Connection {
         }
     }
 
+    /// Ends the connection at once because nothing can leave or come any more: without a reset. It was closed if both ends had
+    /// closed and only acknowledgements were missing.
+    pub fn lost(&mut self) {
+        let is_closed = matches!(self.state(), State::TimeWait | State::LastAck | State::Closing);
+        self.time_wait = None;
+        self.ended.get_or_insert(if is_closed { Ended::Closed } else { Ended::Unreachable });
+        if self.ended == Some(Ended::Aborted) {
+            self.ended = Some(Ended::Unreachable);
+        }
+    }
+
+    /// The route to the peer carries packets of `mtu_bytes` from now on. The connection follows, up to the size that it began
+    /// with; what is in flight in larger segments is sent again.
+    pub fn route_changed(&mut self, mtu_bytes: u32, now: Instant) {
+        let before = self.path.current();
+        let mtu = u16::try_from(mtu_bytes).unwrap_or(u16::MAX).min(self.config.mtu_bytes);
+        if self.ended.is_some() || !self.path.device_changed(mtu) {
+            return;
+        }
+        self.machine.set_mtu(self.flow, self.path.current(), now);
+        if self.path.current() < before {
+            self.recovery.path_shrank(self.place().sent);
+        }
+    }
+
     /// Handles an ICMP error that quotes a segment of this connection. Returns whether it was accepted.
     pub fn icmp(&mut self, now: Instant, quote: &Quote) -> bool {
         let place = self.place();

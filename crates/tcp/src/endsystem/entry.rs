@@ -68,6 +68,8 @@ struct Program {
     gone_since: Option<Instant>,
     /// It was shown the end of the stream.
     saw_end: bool,
+    /// The channels of the connection are gone.
+    is_cut: bool,
 }
 
 impl<M: Memory> Entry<M> {
@@ -94,6 +96,10 @@ impl<M: Memory> Entry<M> {
 
     pub fn icmp(&mut self, now: Instant, quote: &Quote) -> bool {
         self.connection.icmp(now, quote)
+    }
+
+    pub fn route_changed(&mut self, mtu_bytes: u32, now: Instant) {
+        self.connection.route_changed(mtu_bytes, now);
     }
 
     pub fn arrived(&mut self, packet: M::Frame) {
@@ -128,7 +134,19 @@ impl<M: Memory> Entry<M> {
             }
             has_more = self.deliver();
         }
+        if self.program.is_cut && self.arrived.is_empty() {
+            self.connection.lost();
+            has_more = self.deliver();
+        }
         Worked { units: done, more: has_more || !self.arrived.is_empty() }
+    }
+
+    pub fn cut(&mut self) {
+        self.program.is_cut = true;
+        self.replies.clear();
+        if self.arrived.is_empty() {
+            self.connection.lost();
+        }
     }
 
     /// Units of the segment of this number.
@@ -246,7 +264,7 @@ impl<M: Memory> Entry<M> {
         self.program.gone_since.filter(|_| is_waiting).map(|since| since + ORPHAN_LIFE)
     }
 
-    /// A peer that never closes does not keep a connection that nobody has.
+    /// A peer that never closes does not keep a connection without a program.
     fn end_orphan(&mut self, now: Instant) {
         if self.orphan_until().is_some_and(|until| until <= now) {
             self.connection.abort();
@@ -298,6 +316,7 @@ impl<M: Memory> Entry<M> {
             segments_in: self.segments_in,
             segments_out: self.segments_out,
             dropped: self.dropped,
+            path_mtu_bytes: self.connection.path_mtu_bytes(),
             readable_bytes: self.connection.readable_bytes(),
             unacknowledged_bytes: self.connection.unacknowledged_bytes(),
         }

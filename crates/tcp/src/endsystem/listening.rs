@@ -19,14 +19,19 @@ const WAITING_MAX: usize = 8;
 
 /// A connection that a listener has opened, and the packets that came for it, which its input handler processes first.
 pub struct Accepted<M: Memory> {
-    pub(super) connection: Box<Connection>,
-    pub(super) arrived: VecDeque<M::Frame>,
+    connection: Box<Connection>,
+    arrived: VecDeque<M::Frame>,
 }
 
 impl<M: Memory> Accepted<M> {
     /// The two ends.
     pub const fn flow(&self) -> Flow {
         self.connection.flow()
+    }
+
+    /// The connection, and the packets that wait for it.
+    pub(super) fn into_parts(self) -> (Box<Connection>, VecDeque<M::Frame>) {
+        (self.connection, self.arrived)
     }
 }
 

@@ -56,6 +56,8 @@ pub struct Status {
     pub segments_out: u64,
     /// Segments that came and belonged to no connection, or were broken.
     pub dropped: u64,
+    /// The largest packet that is sent now, in bytes.
+    pub path_mtu_bytes: u16,
     /// Bytes that were received and not given to the program.
     pub readable_bytes: usize,
     /// Bytes that the peer has not acknowledged.
@@ -67,6 +69,8 @@ pub struct Status {
 pub struct Endsystem<M: Memory> {
     secrets: Secrets,
     connections: Vec<Option<Box<Entry<M>>>>,
+    /// Connections that have a number of a flow in the driver: the others run over channels.
+    flows_max: usize,
     listeners: Vec<Option<Box<Listening<M>>>>,
     flows: BTreeMap<Flow, u32>,
     /// Connections that got packets from a listener's queue.
@@ -86,11 +90,19 @@ impl<M: Memory> Endsystem<M> {
         Self {
             secrets,
             connections,
+            flows_max: connections_max,
             listeners,
             flows,
             woken,
             packet: Vec::with_capacity(usize::from(u16::MAX)),
         }
+    }
+
+    /// With room for so many connections over channels, too ([`Endsystem::connect_over_channels`]), whose numbers are no flow's.
+    #[must_use]
+    pub fn with_paths(mut self, paths_max: usize) -> Self {
+        self.connections.resize_with(self.flows_max + paths_max, || None);
+        self
     }
 
     /// Begins a connection, whose SYN leaves with the first call of its output handler.
@@ -104,7 +116,34 @@ impl<M: Memory> Endsystem<M> {
         rings: Rings<M>,
         now: Instant,
     ) -> Result<u32, Rings<M>> {
-        let index = self.free_index().filter(|_| !self.flows.contains_key(&flow));
+        let index = self.free_index();
+        self.connect_at(index, (flow, config, rings), now)
+    }
+
+    /// Begins a connection whose packets are messages of two channels. Both ends do this: they open at the same time (RFC 9293
+    /// 3.5, figure 7), so no end has to listen before the other's SYN comes.
+    ///
+    /// # Errors
+    /// See [`Endsystem::connect`].
+    pub fn connect_over_channels(
+        &mut self,
+        flow: Flow,
+        config: &Config,
+        rings: Rings<M>,
+        now: Instant,
+    ) -> Result<u32, Rings<M>> {
+        let index = self.connections[self.flows_max..].iter().position(Option::is_none);
+        let index = index.and_then(|index| u32::try_from(self.flows_max + index).ok());
+        self.connect_at(index, (flow, config, rings), now)
+    }
+
+    fn connect_at(
+        &mut self,
+        index: Option<u32>,
+        (flow, config, rings): (Flow, &Config, Rings<M>),
+        now: Instant,
+    ) -> Result<u32, Rings<M>> {
+        let index = index.filter(|_| !self.flows.contains_key(&flow));
         let begun = index.and_then(|at| Some((at, Connection::connect(flow, config, &self.secrets, now)?)));
         match begun {
             Some((index, connection)) => Ok(self.insert(index, Entry::new(connection, rings))),
@@ -118,14 +157,14 @@ impl<M: Memory> Endsystem<M> {
     /// Gives the rings back if no index is free.
     pub fn adopt(&mut self, accepted: Accepted<M>, rings: Rings<M>) -> Result<u32, Rings<M>> {
         let Some(index) = self.free_index() else { return Err(rings) };
-        let Accepted { connection, arrived } = accepted;
+        let (connection, arrived) = accepted.into_parts();
         let mut entry = Entry::new(*connection, rings);
         arrived.into_iter().for_each(|packet| entry.arrived(packet));
         Ok(self.insert(index, entry))
     }
 
     fn free_index(&self) -> Option<u32> {
-        let index = self.connections.iter().position(Option::is_none)?;
+        let index = self.connections[..self.flows_max].iter().position(Option::is_none)?;
         u32::try_from(index).ok()
     }
 
@@ -172,6 +211,13 @@ impl<M: Memory> Endsystem<M> {
         let quote = icmp::parse(packet)?;
         let index = *self.flows.get(&quote.flow)?;
         self.entry(index)?.icmp(now, &quote).then_some(index)
+    }
+
+    /// The route of a connection carries packets of `mtu_bytes` from now on.
+    pub fn route_changed(&mut self, index: u32, mtu_bytes: u32, now: Instant) {
+        if let Some(entry) = self.entry(index) {
+            entry.route_changed(mtu_bytes, now);
+        }
     }
 
     /// Whether the input handler of a connection has work: a packet waits, or bytes or the end of the stream wait for room in
@@ -232,7 +278,7 @@ impl<M: Memory> Endsystem<M> {
         self.listening(index).is_some_and(|listening| listening.has_opened())
     }
 
-    /// A connection that a listener has opened and that nobody has adopted.
+    /// A connection that a listener has opened and that is not adopted yet.
     pub fn accept(&mut self, index: u32) -> Option<Accepted<M>> {
         self.listening(index)?.accept()
     }
@@ -255,7 +301,7 @@ impl<M: Memory> Endsystem<M> {
         }
     }
 
-    /// The program is gone: nobody reads any more. Bytes that nobody has read, or that come later, reset the connection
+    /// The program is gone and reads no more. Bytes that it has not read, or that come later, reset the connection
     /// (RFC 2525 2.17); otherwise it closes.
     pub fn release(&mut self, index: u32, now: Instant) {
         if let Some(entry) = self.entry(index) {
@@ -267,6 +313,14 @@ impl<M: Memory> Endsystem<M> {
     pub fn abort(&mut self, index: u32) {
         if let Some(entry) = self.entry(index) {
             entry.abort();
+        }
+    }
+
+    /// A channel of the connection is gone, so nothing can leave or come any more. Packets that came before are processed; then
+    /// the connection is over. It ends as closed if only its last acknowledgement was missing.
+    pub fn cut(&mut self, index: u32) {
+        if let Some(entry) = self.entry(index) {
+            entry.cut();
         }
     }
 

@@ -7,11 +7,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use punctual_engine::capture::CaptureFilter;
 use punctual_host::DaemonTcp;
 use punctual_host::config::TcpRights;
 use punctual_host::service::{ClientId, Effect, Host, HostGone, Service};
-use punctual_ipc::api::EngineStatus;
 use punctual_ipc::api::{Answer, Call, FromDaemon, Quotas, Request, VERSION};
+use punctual_ipc::api::{CapturedLink, EngineStatus};
 use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingHandles, RingShape};
 use punctual_ipc::shm::Region;
 use punctual_ipc::socket::Peer;
@@ -128,9 +129,27 @@ impl Host for Engine {
         Ok(())
     }
 
+    fn serve_joined_tcp(&self, _: &Alarm) -> std::io::Result<()> {
+        Ok(())
+    }
+
     fn tcp(&self) -> Option<&DaemonTcp> {
         None
     }
+
+    fn captured_links(&self) -> Vec<CapturedLink> {
+        Vec::new()
+    }
+
+    fn may_capture(&self, _: UserId) -> bool {
+        true
+    }
+
+    fn begin_capture(&self, _: ChannelId, _: CaptureFilter, _: (InboxWriter, u32)) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn end_capture(&self, _: ChannelId) {}
 
     fn tcp_rights(&self) -> &TcpRights {
         &self.rights
@@ -203,7 +222,7 @@ pub struct Bench {
 }
 
 const fn peer(user: u32) -> Peer {
-    Peer { user, process: None, pidfd: None }
+    Peer { user: UserId(user), process: None, pidfd: None }
 }
 
 impl Bench {
@@ -235,7 +254,7 @@ impl Bench {
         // The two clients of a host are of different users.
         let connected = {
             let peer = peer((client / HOSTS) as u32);
-            let account = UserId(peer.user);
+            let account = peer.user;
             self.services[client % HOSTS].connect(peer, account)
         };
         self.clients[client] = Client { id: connected.ok(), rings: Vec::new() };
@@ -327,7 +346,7 @@ impl Bench {
                     journal.push(packet.bytes.clone());
                 }
                 let client = self.clients.iter().position(|client| client.id == Some(id));
-                let answer = packet.parse().expect("what a daemon says is of the API");
+                let answer = packet.parse().expect("a daemon's packets are of the API");
                 let Some(client) = client.filter(|client| client % HOSTS == host) else { return };
                 self.take_ring(client, answer, packet.descriptors);
             }
@@ -357,7 +376,7 @@ impl Bench {
         };
         self.clients[client].rings.push(Ring { ends, region });
         let attached = Call { id: ATTACHED, request: Request::Attached { channel } };
-        let id = self.clients[client].id.expect("it has just been told");
+        let id = self.clients[client].id.expect("it has just been reported");
         self.services[client % HOSTS].handle(id, attached);
     }
 

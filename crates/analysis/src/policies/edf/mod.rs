@@ -23,7 +23,7 @@ pub use reference::is_feasible;
 
 use super::nearest::{BOUND_MAX, period_possible};
 use super::share::Share;
-use super::{Admission, Policy, RunPolicy};
+use crate::admission::{Admission, Policy, RunPolicy};
 use crate::mutation::{Mutation, active};
 use crate::ordered::Ordered;
 use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey, Urgency};

@@ -28,7 +28,7 @@ use response::{Place, Tally, Traffic, Witness};
 
 use super::nearest::{BOUND_MAX, period_possible};
 use super::share::Share;
-use super::{Admission, Policy, RunPolicy};
+use crate::admission::{Admission, Policy, RunPolicy};
 use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey};
 use crate::stage::StageModel;
 use crate::units::{Nanos, Ppm};

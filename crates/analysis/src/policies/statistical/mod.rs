@@ -20,7 +20,7 @@ use alloc::collections::BTreeMap;
 use super::edf::Edf;
 use super::nearest::BOUND_MAX;
 use super::share::Share;
-use super::{Admission, Policy, RunPolicy};
+use crate::admission::{Admission, Policy, RunPolicy};
 use crate::multiset::Multiset;
 use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey};
 use crate::stage::StageModel;

@@ -12,8 +12,7 @@ use punctual_analysis::{
 use punctual_engine::profile::{MARGIN_DEFAULT, OtherCosts, Profile, costs_with_margin, quantum_that_fits};
 use punctual_host::config::quantity::{Bytes, Text};
 use punctual_proto::api::Role;
-use punctual_proto::config::plan::{costs_of, processor};
-use punctual_proto::config::{CpuConfig, Interference, LinkConfig, payload_bytes_max};
+use punctual_proto::config::{CpuConfig, Interference, LinkConfig, cpu_model, path_costs, payload_bytes_max};
 use punctual_proto::ids::NodeId;
 use punctual_proto::limits::FRAGMENT_BYTES_DEFAULT;
 use serde::Deserialize;
@@ -124,7 +123,7 @@ impl Host {
         cpu.quantum_packets = quantum
             .map_or_else(|| quantum_that_fits(&cpu, fragment_bytes, &links, around), |given| given.max(1));
         // Units are reckoned as the host itself does: of the largest packets that it makes or passes on.
-        let processor = processor(&cpu, payload_bytes_max(fragment_bytes, &links));
+        let processor = cpu_model(&cpu, payload_bytes_max(fragment_bytes, &links));
         Ok(Self {
             name,
             model: processor.model(),
@@ -159,7 +158,7 @@ impl Host {
         let mut cost = Nanos::ZERO;
         let mut unit_cost_max = Nanos::ZERO;
         for &role in roles {
-            let demand = self.demand(&traffic, &costs_of(&self.cpu, role))?;
+            let demand = self.demand(&traffic, &path_costs(&self.cpu.costs, role))?;
             cost += demand.cost;
             unit_cost_max = unit_cost_max.max(demand.unit_cost_max);
         }
@@ -312,8 +311,8 @@ mod tests {
         let loaded = punctual_host::config::load(&folder.join("a.toml")).expect("a configuration");
         let longest = payload_bytes_max(600, &loaded.node.links);
         assert!(host.fragment_bytes == 600 && longest > 600, "{longest}");
-        assert_eq!(host.processor.best_effort_unit, processor(&host.cpu, longest).best_effort_unit);
-        assert!(host.processor.best_effort_unit > processor(&host.cpu, 600).best_effort_unit);
+        assert_eq!(host.processor.best_effort_unit, cpu_model(&host.cpu, longest).best_effort_unit);
+        assert!(host.processor.best_effort_unit > cpu_model(&host.cpu, 600).best_effort_unit);
         std::fs::remove_dir_all(folder).expect("removed");
     }
 }

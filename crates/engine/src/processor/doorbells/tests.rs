@@ -31,7 +31,7 @@ fn a_ring_of_a_removed_channel_belongs_to_no_user() {
 fn rings_within_the_contract_are_served_at_once() {
     let (bell, mut doorbells, waiter) = setup();
     let (channel, interval) = (ChannelId(3), Nanos::from_micros(20));
-    let allowance = Allowance { own: Some(Pace { burst: 2, interval }), payer: None };
+    let allowance = Allowance { own: Some(RingRate { burst: 2, interval }), payer: None };
     doorbells.watch(channel, copy(&bell), allowance, &waiter).expect("watched");
     let mut at = Instant(1);
     doorbells.rung(channel, at, &waiter);

@@ -1,5 +1,6 @@
 //! Early demultiplexing, and the calls of TCP's handlers (RTU 4.3, 5.2).
 
+use punctual_link::kernel::HopState;
 use punctual_link::{Frame, IpPacket, IpTarget};
 use punctual_os::now;
 use punctual_proto::api::{UpcallDone, Work};
@@ -38,6 +39,25 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Tcp<O, I> {
     }
 }
 
+impl<O: Outbox, I: Inbox> Tcp<O, I> {
+    /// The connection takes over what has changed in the kernel's route to its peer: the MTU. (The link reads the hardware
+    /// address of the next hop for each packet.)
+    fn follow_route(&mut self, index: u32, at: Instant) {
+        let Some(place) = self.places.get_mut(&index) else { return };
+        let Some(hop) = place.way.hop() else { return };
+        let version = hop.version();
+        if version == place.hop_version {
+            return;
+        }
+        // Where it is being changed at this moment, the next call looks again. Without a route the old size stays.
+        let Some(state) = hop.state() else { return };
+        place.hop_version = version;
+        if let HopState::Known(route) = state {
+            self.endsystem.route_changed(index, route.mtu, at);
+        }
+    }
+}
+
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// Calls the handler of a unit if it is one of TCP; returns the unit otherwise.
     pub(in crate::processor) fn call_tcp(&mut self, work: Work) -> Option<Work> {
@@ -49,6 +69,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             return None;
         }
         let begun = now();
+        if let Role::Output(index) = role {
+            tcp.follow_route(index, begun);
+        }
         let worked = match role {
             Role::Input(index) => tcp.endsystem.input(index, work.packets, begun),
             Role::Output(index) => match tcp.places.get_mut(&index) {
@@ -69,7 +92,11 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             Role::TimeWait(_) => Default::default(),
         };
         let ended = now();
-        let done = UpcallDone { units: worked.units, more: worked.more, took: ended.since(begun) };
+        // A ring that is full is looked at again later (`settle_tcp`), not at once.
+        let is_full =
+            matches!(role, Role::Output(index) if tcp.places.get(&index).is_some_and(Place::is_full));
+        let more = worked.more && !is_full;
+        let done = UpcallDone { units: worked.units, more, took: ended.since(begun) };
         self.node.finish_upcall(&work, done, ended);
         match role {
             Role::Input(index) | Role::Output(index) => self.settle_tcp(index, ended),
@@ -82,7 +109,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         None
     }
 
-    /// The SYN of a connection waits for the next hop's address: looks again soon.
+    /// The SYN of a connection waits for the next hop's address: try again soon.
     fn retry_hop(&mut self, index: u32, at: Instant) {
         let Some(tcp) = &mut self.programs.tcp else { return };
         let state = tcp.endsystem.status(index).map(|it| it.state);
@@ -96,6 +123,6 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 impl<O: Outbox, I: Inbox> Place<O, I> {
     pub(super) fn waits_for_hop(&self, state: Option<State>, at: Instant) -> bool {
         let is_new = state == Some(State::SynSent) && at.since(self.since) < HOP_WAIT.0;
-        is_new && self.hop.destination().is_none()
+        is_new && self.way.hop().is_some_and(|hop| hop.destination().is_none())
     }
 }

@@ -5,7 +5,7 @@ use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::{Instant, Nanos};
 use punctual_tcp::State;
 
-use super::{Owned, Phase, Processor};
+use super::{Channels, Owned, Phase, Processor, Way};
 use crate::tcp::{Remains, TcpEvent, TcpRefusal};
 
 /// How soon to check again whether the last segment of a connection has left.
@@ -35,16 +35,24 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let Some(tcp) = &mut self.programs.tcp else { return };
         let Some(place) = tcp.places.remove(&index) else { return };
         let rings = tcp.endsystem.remove(index);
-        if let Phase::TimeWait(late) = &place.phase {
-            tcp.forget_late(place.link, index, late);
+        if let (Phase::TimeWait(late), Some(link)) = (&place.phase, place.way.link()) {
+            tcp.forget_late(link, index, late);
         } else {
             for handler in [place.input, place.output] {
                 tcp.roles.remove(&handler);
                 self.node.remove_handler(handler, at);
             }
         }
-        if let Some(port) = self.ports.get_mut(usize::from(place.link.0)) {
-            port.clear_flow(FlowKey { local: place.flow.local, remote: place.flow.remote }, place.output);
+        match &place.way {
+            Way::Link(link, ..) => {
+                if let Some(port) = self.ports.get_mut(usize::from(link.0)) {
+                    port.clear_flow(
+                        FlowKey { local: place.flow.local, remote: place.flow.remote },
+                        place.output,
+                    );
+                }
+            }
+            Way::Channels(Channels { incoming, .. }) => drop(tcp.incoming.remove(incoming)),
         }
         let Owned { segments, bury, mut notify } = place.owned;
         notify(TcpEvent::Over(Remains(Box::new((rings.map(bury), segments)))));
@@ -59,7 +67,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             Phase::TimeWait(_) => return self.settle_late(index, at),
             Phase::Opening | Phase::Open | Phase::Ended => {}
         }
-        match tcp.endsystem.due(index, at) {
+        match tcp.endsystem.due(index, at).map(|due| place.not_before_room(due, at)) {
             Some(due) if due <= at => {
                 self.node.make_ready_at(place.output, None);
                 self.node.make_ready(place.output, at);
@@ -82,7 +90,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             self.node.make_ready_at(place.output, Some(at + LAST_SEGMENT_CHECK));
         } else if is_over {
             self.give_back_tcp(index, at);
-        } else if only_waits {
+        } else if only_waits && place.way.link().is_some() {
             self.enter_time_wait(index, at);
         }
     }

@@ -5,9 +5,9 @@ use punctual_proto::Instant;
 use punctual_proto::api::{RtuGrant, RtuRefusal};
 use punctual_proto::memory::{Inbox, Outbox};
 
-use super::{Listening, Owned, Processor, Role};
+use super::{Listening, Owned, Processor, Role, Way};
 use crate::command::Answer;
-use crate::tcp::{Accepted, Bury, Refused, TcpId, TcpListen, TcpParts, TcpRefusal};
+use crate::tcp::{Accepted, Bury, Refused, TcpId, TcpListen, TcpParts, TcpRefusal, TcpTerms};
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub fn listen_tcp(&mut self, wanted: TcpListen<O>, answer: Answer<Result<u32, TcpRefusal>>, at: Instant) {
@@ -125,7 +125,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 return Err((refusal, owned.remains(rings)));
             }
         };
-        let place = self.place_tcp(index, (flow, link, hop), terms, (segments_out, owned), at)?;
+        let TcpTerms { input, output, sending, inlet } = terms;
+        let (way, sends) = (Way::Link(link, hop, inlet), Some((sending, segments_out)));
+        let place = self.place_tcp(index, (flow, way), [input, output], (sends, owned), at)?;
         let id = TcpId { index, count: place.count };
         self.insert_place(index, place);
         self.hear_of_handlers();

@@ -8,16 +8,17 @@
 mod calls;
 mod life;
 mod listen;
+mod paths;
 mod time_wait;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use punctual_link::{FlowFilter, FlowKey, ListenerFilter, NextHop};
-use punctual_proto::Instant;
-use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal, RtuTerms};
+use punctual_link::{FlowFilter, FlowKey, Inlet, ListenerFilter, NextHop};
+use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal, RtuSending, RtuTerms};
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::{Instant, Nanos};
 use punctual_tcp::endsystem::{Endsystem, Rings, Segments};
 use punctual_tcp::{Flow, Secrets};
 
@@ -38,6 +39,8 @@ pub(super) struct Tcp<O: Outbox, I: Inbox> {
     listeners: BTreeMap<u32, Listening>,
     /// What answers late segments, by link.
     time_waits: BTreeMap<LinkId, TimeWait>,
+    /// Connections over channels, by the channel that brings their packets.
+    incoming: BTreeMap<ChannelId, u32>,
     /// Connections of programs in other processes, by the handles of their doorbells.
     doorbells: BTreeMap<ChannelId, TcpId>,
     /// Connections so far.
@@ -55,10 +58,12 @@ enum Role {
 
 /// What belongs to a connection outside of it.
 struct Place<O: Outbox, I: Inbox> {
-    link: LinkId,
+    way: Way,
+    /// Version of the next hop that the connection follows.
+    hop_version: u32,
     flow: Flow,
-    hop: NextHop,
-    terms: TcpTerms,
+    /// Terms of the input handler.
+    terms: RtuTerms,
     input: RtuId,
     output: RtuId,
     owned: Owned<O, I>,
@@ -67,6 +72,39 @@ struct Place<O: Outbox, I: Inbox> {
     count: u64,
     /// When it began.
     since: Instant,
+}
+
+/// What carries the packets of a connection.
+enum Way {
+    /// A link, to this next hop, with bounds of its packets in the driver.
+    Link(LinkId, NextHop, Inlet),
+    /// Two channels.
+    Channels(Channels),
+}
+
+/// The channels of a connection, as far as the processor needs them.
+struct Channels {
+    /// Brings packets.
+    incoming: ChannelId,
+    /// How soon to check whether a ring that was full has room.
+    pause: Nanos,
+}
+
+impl Way {
+    /// The link that it is bound to.
+    const fn link(&self) -> Option<LinkId> {
+        match self {
+            Self::Link(link, ..) => Some(*link),
+            Self::Channels(_) => None,
+        }
+    }
+
+    const fn hop(&self) -> Option<&NextHop> {
+        match self {
+            Self::Link(_, hop, _) => Some(hop),
+            Self::Channels(_) => None,
+        }
+    }
 }
 
 /// What its owner has given, and gets back.
@@ -112,14 +150,18 @@ impl<O: Outbox, I: Inbox> Owned<O, I> {
 
 impl<O: Outbox, I: Inbox> Tcp<O, I> {
     pub fn new(limits: TcpLimits) -> Self {
-        let [connections, listeners] = [limits.connections_max, limits.listeners_max].map(|max| max as usize);
+        let TcpLimits { connections_max, listeners_max, paths_max, .. } = limits;
+        let [connections, listeners, paths] =
+            [connections_max, listeners_max, paths_max].map(|max| max as usize);
+        let endsystem = Endsystem::new(Secrets::new(limits.secret), connections, listeners);
         Self {
-            endsystem: Endsystem::new(Secrets::new(limits.secret), connections, listeners),
+            endsystem: endsystem.with_paths(paths),
             limits,
             roles: BTreeMap::new(),
             places: BTreeMap::new(),
             listeners: BTreeMap::new(),
             time_waits: BTreeMap::new(),
+            incoming: BTreeMap::new(),
             doorbells: BTreeMap::new(),
             count: 0,
         }
@@ -130,7 +172,7 @@ impl<O: Outbox, I: Inbox> Tcp<O, I> {
     pub fn add_doorbell(&mut self, channel: ChannelId, connection: TcpId) -> Option<RtuTerms> {
         let place = self.places.get(&connection.index).filter(|place| place.count == connection.count)?;
         self.doorbells.insert(channel, connection);
-        Some(place.terms.input)
+        Some(place.terms)
     }
 
     pub fn remove_doorbell(&mut self, channel: ChannelId) {
@@ -172,23 +214,26 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             Ok(index) => index,
             Err((refusal, rings)) => return answer.send(Err((refusal, owned.remains(Some(rings))))),
         };
-        match self.place_tcp(index, (flow, link, hop), terms, (segments_out, owned), at) {
+        let TcpTerms { input, output, sending, inlet } = terms;
+        let way = Way::Link(link, hop, inlet);
+        let sends = Some((sending, segments_out));
+        match self.place_tcp(index, (flow, way), [input, output], (sends, owned), at) {
             Ok(place) => self.insert_place(index, Place { phase: Phase::Asked(0, Some(answer)), ..place }),
             Err(refused) => answer.send(Err(refused)),
         }
         self.hear_of_handlers();
     }
 
-    /// Registers both handlers of a connection; forgets it if that is refused.
+    /// Registers the input and the output handler of a connection; forgets it if that is refused.
     fn place_tcp(
         &mut self,
         index: u32,
-        (flow, link, hop): (Flow, LinkId, NextHop),
-        terms: TcpTerms,
-        (segments_out, owned): (O, Owned<O, I>),
+        (flow, way): (Flow, Way),
+        terms: [RtuTerms; 2],
+        (sends, owned): (Option<(RtuSending, O)>, Owned<O, I>),
         at: Instant,
     ) -> Result<Place<O, I>, Refused> {
-        let (input, output) = match self.register_handlers(&terms, segments_out, at) {
+        let (input, output) = match self.register_handlers(terms, sends, at) {
             Ok(handlers) => handlers,
             Err(refusal) => {
                 let rings = self.programs.tcp.as_mut().and_then(|tcp| tcp.endsystem.remove(index));
@@ -202,18 +247,33 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             tcp.count += 1;
         }
         let phase = Phase::Asked(0, None);
-        Ok(Place { link, flow, hop, terms, input, output, owned, phase, count, since: at })
+        Ok(Place {
+            way,
+            hop_version: 0,
+            flow,
+            terms: terms[0],
+            input,
+            output,
+            owned,
+            phase,
+            count,
+            since: at,
+        })
     }
 
     fn register_handlers(
         &mut self,
-        terms: &TcpTerms,
-        segments_out: O,
+        terms: [RtuTerms; 2],
+        sends: Option<(RtuSending, O)>,
         at: Instant,
     ) -> Result<(RtuId, RtuId), TcpRefusal> {
         let refused = |handler| move |refusal| TcpRefusal::Handler { handler, refusal };
-        let input = self.node.register_handler(terms.input, at).map_err(refused("input"))?;
-        let output = self.node.register_sender(terms.output, &terms.sending, segments_out, at);
+        let input = self.node.register_handler(terms[0], at).map_err(refused("input"))?;
+        let output = match sends {
+            Some((sending, ring)) => self.node.register_sender(terms[1], &sending, ring, at),
+            // What it sends goes to a channel, whose contract admission has counted.
+            None => self.node.register_handler(terms[1], at),
+        };
         let output = output.map_err(|refusal| {
             self.node.remove_handler(input, at);
             refused("output")(refusal)
@@ -267,11 +327,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         if *granted < 2 {
             return Ok(());
         }
-        let key = FlowKey { local: place.flow.local, remote: place.flow.remote };
-        let filter = FlowFilter { key, index, inlet: place.terms.inlet };
-        let port = self.ports.get_mut(usize::from(place.link.0)).ok_or(TcpRefusal::NoTcp)?;
-        port.set_flow(&filter, (place.output, place.hop.clone()))
-            .map_err(|error| TcpRefusal::Driver(error.to_string()))?;
+        if let Way::Link(link, hop, inlet) = &place.way {
+            let key = FlowKey { local: place.flow.local, remote: place.flow.remote };
+            let filter = FlowFilter { key, index, inlet: *inlet };
+            let port = self.ports.get_mut(usize::from(link.0)).ok_or(TcpRefusal::NoTcp)?;
+            port.set_flow(&filter, (place.output, hop.clone()))
+                .map_err(|error| TcpRefusal::Driver(error.to_string()))?;
+        }
         let asked = std::mem::replace(&mut place.phase, Phase::Opening);
         if let Phase::Asked(_, Some(answer)) = asked {
             answer.send(Ok(TcpId { index, count: place.count }));

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use punctual_link::NextHop;
 use punctual_os::now;
 use punctual_proto::Instant;
 use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal, UpcallDone, Work};
@@ -72,7 +73,7 @@ impl<O: Outbox, I: Inbox> Tcp<O, I> {
     pub(super) fn wake(&mut self, index: u32) -> Option<RtuId> {
         let place = self.places.get_mut(&index)?;
         let Phase::TimeWait(late) = &mut place.phase else { return Some(place.input) };
-        let time_wait = self.time_waits.get_mut(&place.link)?;
+        let time_wait = self.time_waits.get_mut(&place.way.link()?)?;
         if !late.is_ready {
             late.is_ready = true;
             time_wait.ready.push_back(index);
@@ -100,7 +101,8 @@ impl<O: Outbox, I: Inbox> Tcp<O, I> {
     ) -> Worked {
         let Phase::TimeWait(late) = &mut place.phase else { return Worked::default() };
         *late = Late::default();
-        let address = place.hop.destination().map_or(0, |address| address.to_number());
+        let destination = place.way.hop().and_then(NextHop::destination);
+        let address = destination.map_or(0, |address| address.to_number());
         let input = endsystem.input(index, 1, at);
         let output = endsystem.output(index, 1, at, &mut To(segments, address));
         Worked { units: (input.units + output.units).max(1), more: input.more || output.more }
@@ -156,7 +158,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             tcp.roles.remove(&handler);
             self.node.remove_handler(handler, at);
         }
-        if let Some(port) = self.ports.get_mut(usize::from(place.link.0)) {
+        if let Some(link) = place.way.link()
+            && let Some(port) = self.ports.get_mut(usize::from(link.0))
+        {
             port.forget_hop(place.output);
         }
         let rings = tcp.endsystem.detach(index).map(place.owned.bury);
@@ -205,7 +209,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
         let due = tcp.endsystem.due(index, at);
         let Some(place) = tcp.places.get_mut(&index) else { return };
-        let Some(time_wait) = tcp.time_waits.get_mut(&place.link) else { return };
+        let time_wait = place.way.link().and_then(|link| tcp.time_waits.get_mut(&link));
+        let Some(time_wait) = time_wait else { return };
         let Phase::TimeWait(late) = &mut place.phase else { return };
         if let Some(before) = std::mem::replace(&mut late.due, due) {
             time_wait.due.remove(&(before, index));

@@ -13,14 +13,12 @@ use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
 use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
-use super::wires::PACKET_BYTES;
+use super::wires::{FRAMES, PACKET_BYTES};
 use super::{Chain, INTERVAL, LARGE_BYTES, Lane, MeasureError, RUN_PACKETS, Rings, Wires};
 use crate::error::EngineError;
 use crate::memory::HostMemory;
 use crate::processor::filters::{driver_filter, path_key, seal_key};
 
-/// Receive buffers of each end: those that the channels reserve, and some more.
-pub(super) const FRAMES: u32 = 4_096;
 /// Faster than any driver: no packet waits for the pace.
 const RATE: BitRate = BitRate(1_000_000_000_000);
 /// Time limit for opening a channel.
@@ -218,7 +216,7 @@ fn hand_over(driver: &mut dyn Link, transmit: Transmit<Frame>) -> Result<(), Lin
 
 impl<R: Rings> Chain<R> {
     pub fn new(wires: Wires) -> Result<Self, MeasureError> {
-        let Wires { first, second } = wires;
+        let (first, second) = wires.into_ends();
         Ok(Self {
             source: Host::new(1, &[2], vec![first.0])?,
             forwarder: Host::new(2, &[1, 3], vec![first.1, second.0])?,

@@ -4,23 +4,35 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use punctual_link::{Link, LinkError, MemoryLink, MemoryOptions, UdpLink, UdpOptions};
 
-use super::{LARGE_BYTES, host::FRAMES};
+use super::LARGE_BYTES;
 
+/// Receive buffers of each end: those that the channels reserve, and some more.
+pub(super) const FRAMES: u32 = 4_096;
 /// Room for our header beside the largest payload, as `packet` has it by default.
 pub(super) const PACKET_BYTES: usize = LARGE_BYTES + punctual_proto::limits::HEADER_BYTES;
 
 /// Both ends of both links.
 pub struct Wires {
     /// Links at the source, and at the forwarder towards the source.
-    pub first: (Box<dyn Link>, Box<dyn Link>),
+    first: Ends,
     /// Links at the forwarder towards the sink, and at the sink.
-    pub second: (Box<dyn Link>, Box<dyn Link>),
+    second: Ends,
 }
 
 /// Both ends of a wire.
-pub(super) type Ends = (Box<dyn Link>, Box<dyn Link>);
+pub type Ends = (Box<dyn Link>, Box<dyn Link>);
 
 impl Wires {
+    /// Links at the source and at the forwarder towards it, then at the forwarder towards the sink and at the sink.
+    pub fn new(first: Ends, second: Ends) -> Self {
+        Self { first, second }
+    }
+
+    /// The ends of both links.
+    pub(super) fn into_ends(self) -> (Ends, Ends) {
+        (self.first, self.second)
+    }
+
     /// Rings in memory.
     ///
     /// # Errors

@@ -14,8 +14,7 @@ use punctual_link::xdp::{Addresses, XdpLink, XdpMemory, XdpOptions};
 use punctual_os::network::enter_private_network;
 
 use super::MeasureError;
-use super::host::FRAMES;
-use super::wires::{Ends, PACKET_BYTES, Wires};
+use super::wires::{Ends, FRAMES, PACKET_BYTES, Wires};
 
 const DATA_PORT: u16 = 7_075;
 const SIGNALLING_PORT: u16 = 7_076;
@@ -79,7 +78,7 @@ pub fn xdp_wires() -> Result<Wires, MeasureError> {
     let open = |[one, other]: &[XdpOptions; 2]| -> Result<Ends, LinkError> {
         Ok((Box::new(XdpLink::open(one, &memory)?), Box::new(XdpLink::open(other, &memory)?)))
     };
-    Ok(Wires { first: open(&first)?, second: open(&second)? })
+    Ok(Wires::new(open(&first)?, open(&second)?))
 }
 
 /// Input of `ip -batch` that makes the devices.

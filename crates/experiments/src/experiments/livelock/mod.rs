@@ -23,7 +23,7 @@ use self::flood::{FLOOD_BYTES, FLOODS, Flood, Flooding};
 use self::segment::Segment;
 use self::stages::Stages;
 use super::{Conditions, Measured, judged};
-use crate::loads::mortal::{Fate, mortal};
+use crate::loads::breakable::{PathEnd, breakable};
 use crate::loads::{Arrivals, Class, Content, Receiving, Sending, Sink, Source, channel};
 use crate::measure::{Live, ReceiveLog, SendLog, Windows};
 use crate::testbed::stream::contract;
@@ -65,7 +65,7 @@ struct World {
     guaranteed: Option<Sending>,
     sink: Sink,
     turns: Vec<Turn>,
-    fate: Fate,
+    path_end: PathEnd,
 }
 
 /// The channel under one flood.
@@ -127,7 +127,7 @@ impl World {
         let segment = Segment::join(&pair, driver)?;
         let (near, far) = (pair.endsystem(engine)?, pair.far_endsystem(engine)?);
         let (sender, receiver) = channel::guaranteed(near, far, "guaranteed", promise())?;
-        let (sender, receiver, fate) = mortal(sender, receiver);
+        let (sender, receiver, path_end) = breakable(sender, receiver);
         let live = Arc::new(Live::new(Some(promise().deadline)));
         let content = Content::of_size(BYTES as usize);
         let sending = Sending::new(Box::new(sender), 1, content.clone(), Some(&promise()), Arc::clone(&live));
@@ -135,7 +135,16 @@ impl World {
         // Threads inherit the CPU of who starts them.
         let far = Place { namespace: None, cpu: pair.far_cpu() };
         let sink = far.on_cpu(Class::Ordinary, || Ok(receiving.start(conditions.class())?))?;
-        Ok(Self { driver, segment, pair, engine, guaranteed: Some(sending), sink, turns: Vec::new(), fate })
+        Ok(Self {
+            driver,
+            segment,
+            pair,
+            engine,
+            guaranteed: Some(sending),
+            sink,
+            turns: Vec::new(),
+            path_end,
+        })
     }
 
     /// The guaranteed channel under one flood.
@@ -178,7 +187,7 @@ impl World {
         };
         punctual_os::clock::wait_until(now() + DRAIN)?;
         let stages = Stages::read(&self.pair, self.engine)?.since(&before);
-        let ended = self.fate.ended().map(str::to_owned);
+        let ended = self.path_end.ended().map(str::to_owned);
         Ok(Turn { windows, pressure, stages, ended })
     }
 

@@ -39,7 +39,7 @@ impl Shown {
 }
 
 /// Mbit/s of each whole second of the windows, or of each window that is shorter.
-fn seconds(received: &ReceiveLog, windows: &Windows) -> Vec<f64> {
+pub(in crate::experiments) fn seconds(received: &ReceiveLog, windows: &Windows) -> Vec<f64> {
     let mut rates = Vec::new();
     for &(from, until) in windows.spans() {
         let slot = until.since(from).min(Nanos::from_secs(1));

@@ -10,6 +10,7 @@ mod world;
 
 use punctual::{BitRate, Nanos};
 
+pub(super) use self::judge::seconds;
 use self::world::{Finished, World};
 use super::{Conditions, Measured, judged};
 use crate::loads::hogs::Hogs;

@@ -12,7 +12,7 @@ use super::words::{Hello, Lines, end_at};
 use crate::testbed::{Answer, Order, Place, Roles};
 
 /// How long a server may take to notice Ctrl-C, and a client to send its version.
-const DEAF: Duration = Duration::from_millis(100);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
 
 /// Most clients at a time: an experiment has one for each of its worlds.
@@ -55,7 +55,9 @@ pub fn sessions(listener: &TcpListener, is_over: impl Fn() -> bool) -> anyhow::R
                     };
                     open.push((ours, scope.spawn(execute)));
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(DEAF),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    std::thread::sleep(STOP_CHECK_INTERVAL)
+                }
                 Err(error) => break Err(error.into()),
             }
         };

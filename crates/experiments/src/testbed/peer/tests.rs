@@ -63,7 +63,7 @@ fn roles_are_started_there_and_end_with_the_connection() {
     let unknown = remote.order(&Order::Counted { role: 9 }).expect("heard");
     assert!(matches!(unknown, Answer::Failed { why } if why.contains('9')), "an order that makes no sense");
     drop(remote);
-    std::net::UdpSocket::bind(server).expect("its port is free for whoever comes next");
+    std::net::UdpSocket::bind(server).expect("its port is free again");
     thread.join().expect("no panic").expect("a clean end");
 }
 

@@ -13,8 +13,8 @@ use punctual_proto::{BitRate, Nanos, Ppm};
 use toml::Spanned;
 
 use super::super::file::{KernelTrafficName, LinkTable};
-use super::super::{ConfigError, Driver, LinkDriver, OtherTraffic, Source};
-use super::{pick, rate};
+use super::super::given::pick;
+use super::super::{ConfigError, Driver, LinkDriver, OtherTraffic, Source, rate};
 
 /// Smallest burst unless configured otherwise: two packets of 1,500 B on the wire, tagged.
 const BURST_BYTES_MIN: u64 = 2 * 1_542;

@@ -11,8 +11,10 @@ use toml::Spanned;
 
 use super::super::drivers::LinkInput;
 use super::super::file::LinkTable;
-use super::super::{ConfigError, Driver, LinkDriver, OtherTraffic, Source};
-use super::{Hosts, addresses, bytes_u32, devices, given_bytes, kernel_rate, lookup, pick, rate};
+use super::super::given::{bytes_u32, given_bytes, pick};
+use super::super::rate::{is_auto, tried};
+use super::super::{ConfigError, Driver, LinkDriver, OtherTraffic, Source, kernel_rate};
+use super::{Hosts, addresses, devices, lookup, rate};
 
 /// Memory that a link's receive buffers take at most unless configured otherwise.
 const FRAME_BYTES_MAX: u32 = 64 << 20;
@@ -102,7 +104,7 @@ fn only_own_keys(input: &LinkInput<'_>, driver: Driver, known: &[Driver]) -> Res
 
 /// A link with the defaults for all keys that the table does not contain.
 fn default_of(table: &LinkTable) -> LinkConfig {
-    LinkConfig::new(&table.name, NodeId(0), rate::tried(table))
+    LinkConfig::new(&table.name, NodeId(0), tried(table))
 }
 
 fn link(
@@ -115,7 +117,7 @@ fn link(
 ) -> Result<LinkConfig, ConfigError> {
     let what = format!("[[link]] \"{}\"", table.name);
     let neighbour = lookup(hosts, &table.neighbour, &format!("{what}: neighbour"), at, source)?;
-    let default = LinkConfig::new(&table.name, neighbour, rate::tried(table));
+    let default = LinkConfig::new(&table.name, neighbour, tried(table));
     let admission = table.admission.unwrap_or(default.admission);
     if admission.run != RunPolicy::Edf {
         let by_deadline = one_of(RunPolicy::Edf.admissions().map(|admission| admission.name));
@@ -130,7 +132,7 @@ fn link(
         default.packet_bytes_max.max(fragment_bytes.saturating_add(limits::HEADER_BYTES as u32));
     Ok(LinkConfig {
         rate_error: pick(&table.rate_error, default.rate_error),
-        rate_auto: rate::is_auto(table),
+        rate_auto: is_auto(table),
         rate_ceiling: table.rate_max.as_ref().map(|most| most.0),
         packet_bytes_max: bytes_u32(&table.packet, packet_bytes, "packet", source, at)?,
         packet_best_effort_bytes_max: given_bytes(

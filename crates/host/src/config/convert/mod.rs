@@ -3,7 +3,6 @@
 
 mod addresses;
 mod devices;
-pub(super) mod kernel_rate;
 mod link;
 mod plan;
 mod priorities;
@@ -27,6 +26,7 @@ use super::file::{
     ClassName, CostsTable, DaemonTable, File, HostTable, LinkTable, NodeTable, ProcessorTable, RouteTable,
     SignallingTable,
 };
+use super::given::{bytes_u32, given_bytes, pick};
 use super::quantity::{Bytes, Spin, Text};
 use super::tcp_rights::TcpRightTable;
 use super::{ConfigError, DaemonConfig, Driver, HostConfig, Source, TcpRights, secrets};
@@ -123,32 +123,6 @@ fn has_links(links: &[Spanned<LinkTable>], at: usize, source: &Source<'_>) -> Re
     }
     let keys = "name, neighbour, driver, local, peer and rate (docs/punctuald.example.toml explains them)";
     Err(source.error(at, format!("no [[link]] leads to a neighbour: add one for each, with {keys}")))
-}
-
-pub(super) fn pick<Q: Copy>(given: &Option<Text<Q>>, default: Q) -> Q {
-    given.as_ref().map_or(default, |text| text.0)
-}
-
-pub(super) fn bytes_u32(
-    given: &Option<Text<Bytes>>,
-    default: u32,
-    key: &str,
-    source: &Source<'_>,
-    at: usize,
-) -> Result<u32, ConfigError> {
-    let Some(Text(bytes)) = given else { return Ok(default) };
-    u32::try_from(bytes.0)
-        .map_err(|_| source.error(at, format!("{key} of {} B is too large: give less than 4 GiB", bytes.0)))
-}
-
-/// Does what [`bytes_u32`] does without a default: `None` if the key is missing.
-fn given_bytes(
-    given: &Option<Text<Bytes>>,
-    key: &str,
-    source: &Source<'_>,
-    at: usize,
-) -> Result<Option<u32>, ConfigError> {
-    given.as_ref().map(|_| bytes_u32(given, 0, key, source, at)).transpose()
 }
 
 fn buffers(own: &NodeTable) -> u64 {

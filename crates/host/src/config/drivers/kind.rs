@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::fmt::Debug;
-use std::net::IpAddr;
 
 use punctual_engine::profile::{MeasureError, Wires};
 use punctual_link::Link;
@@ -10,7 +9,8 @@ use punctual_link::kernel::{Device, KernelError, Watched, route_to};
 use punctual_os::calls::Forbidden;
 use rustix::thread::CapabilitySet;
 
-use super::{Driver, LinkInput};
+use super::Driver;
+use super::link_input::{Ends, LinkInput};
 use crate::config::ConfigError;
 use crate::finding::Finding;
 
@@ -208,19 +208,6 @@ impl PartialEq for dyn LinkDriver {
 }
 
 impl Eq for dyn LinkDriver {}
-
-/// The two ends of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    /// Our address.
-    pub local: IpAddr,
-    /// Our ports of data and of signalling.
-    pub ports: [u16; 2],
-    /// The neighbour's address.
-    pub peer: IpAddr,
-    /// The neighbour's ports.
-    pub peer_ports: [u16; 2],
-}
 
 /// A link that is to be opened.
 pub struct OpeningLink<'a> {

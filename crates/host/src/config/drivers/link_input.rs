@@ -6,9 +6,21 @@ use punctual_os::realtime::{RealTime, SchedulingClass};
 use punctual_proto::config::{LinkConfig, SignallingConfig};
 use serde::de::DeserializeOwned;
 
-use super::Ends;
 use crate::config::file::LinkTable;
 use crate::config::{ConfigError, DATA_PORT_DEFAULT, OtherTraffic, SIGNALLING_PORT_DEFAULT, Source};
+
+/// The two ends of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Our address.
+    pub local: IpAddr,
+    /// Our ports of data and of signalling.
+    pub ports: [u16; 2],
+    /// The neighbour's address.
+    pub peer: IpAddr,
+    /// The neighbour's ports.
+    pub peer_ports: [u16; 2],
+}
 
 /// A `[[link]]` table, with what node and admission require of the link.
 pub struct LinkInput<'a> {

@@ -43,9 +43,13 @@ impl DriverKind for Memory {
     }
 
     fn open(&self, opening: OpeningLinks<'_>) -> Result<Vec<Box<dyn Link>>, ConfigError> {
-        let driver = Driver::MEMORY;
+        let (driver, between_hosts) = (self.name(), Driver::default().name());
         let end = |name: &str| {
-            (opening.given)(name).ok_or_else(|| ConfigError::MemoryLink { name: name.to_owned(), driver })
+            (opening.given)(name).ok_or_else(|| ConfigError::MemoryLink {
+                name: name.to_owned(),
+                driver,
+                between_hosts,
+            })
         };
         opening.links.iter().map(|link| link.name).map(end).collect()
     }

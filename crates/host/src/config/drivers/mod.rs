@@ -16,8 +16,8 @@ use std::ops::Deref;
 
 use serde::{Serialize, Serializer};
 
-pub use self::kind::{CheckedLink, DriverKind, Ends, LinkDriver, OpeningLink, OpeningLinks, settings_of};
-pub use self::link_input::LinkInput;
+pub use self::kind::{CheckedLink, DriverKind, LinkDriver, OpeningLink, OpeningLinks, settings_of};
+pub use self::link_input::{Ends, LinkInput};
 pub use self::memory::MemorySettings;
 
 /// What links run on. Two are the same where their names are.
@@ -110,7 +110,7 @@ mod tests {
         assert!(Driver::by_name().is_sorted_by_key(|driver| driver.name()));
     }
 
-    /// A host is profiled on the most expensive driver that it has; a driver that stands in for another must
+    /// A host is profiled on the most expensive driver that it has; a driver that replaces another must
     /// not be cheaper.
     #[test]
     fn costs_of_drivers_have_an_order() {

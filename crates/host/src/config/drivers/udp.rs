@@ -9,8 +9,8 @@ use punctual_link::{Link, UdpLink, UdpOptions};
 use rustix::thread::CapabilitySet;
 
 use super::{CheckedLink, Driver, DriverKind, Ends, LinkDriver, LinkInput, OpeningLink, OpeningLinks};
-use crate::config::convert::bytes_u32;
 use crate::config::file::KernelTrafficName;
+use crate::config::given::bytes_u32;
 use crate::config::{ConfigError, OtherTraffic};
 use crate::finding::{ELSEWHERE, Finding};
 

@@ -10,7 +10,7 @@ use punctual_proto::ids::{Address, ChannelId, Name};
 use punctual_proto::node::Node;
 
 use super::{NewRing, Outcome};
-use crate::service::ringers::Held;
+use crate::service::end::Held;
 use crate::service::{ClientId, End, Health, Host, Service, Stage};
 
 impl<H: Host> Service<H> {

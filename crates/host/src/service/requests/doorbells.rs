@@ -10,8 +10,8 @@ use punctual_proto::api::RequestError;
 use punctual_proto::ids::ChannelId;
 
 use super::{Outcome, done};
+use crate::service::end::Held;
 use crate::service::quota::is_privileged;
-use crate::service::ringers::Held;
 use crate::service::{CALL_COST, ClientId, End, Health, Host, Service, Stage};
 
 /// Quota of a doorbell in addition to those that a ring is made with.

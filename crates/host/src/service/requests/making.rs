@@ -10,8 +10,8 @@ use punctual_proto::api::UserId;
 
 use super::NewRing;
 use crate::service::acceptance::{self, STALL_DEFAULT};
+use crate::service::end::Held;
 use crate::service::files::Needs;
-use crate::service::ringers::Held;
 use crate::service::{Host, Service};
 
 impl<H: Host> Service<H> {

@@ -10,8 +10,8 @@ use punctual_proto::node::Node;
 use punctual_trial::{Defence, holds};
 
 use super::{Outcome, checked, done};
+use crate::service::end::Held;
 use crate::service::files::Needs;
-use crate::service::ringers::Held;
 use crate::service::{ClientId, End, Host, Service, Stage};
 
 /// An open is charged this many times its measured time: the network's grant and the end of the channel are

@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use punctual_engine::tcp::Flow;
 use punctual_ipc::api::{Answer, ApiError, Push, Resource, TcpConnectionStatus, TcpEnd};
-use punctual_ipc::ring::{InboxWriter, OutboxReader, RingHandles};
+use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_proto::api::{RequestError, RtuClass, UserId};
 use punctual_proto::ids::ChannelId;
 
 use super::pages::keep_fitting;
 use super::{NewRing, Outcome, done};
+use crate::service::end::TcpEndpoint;
 use crate::service::quota::is_privileged;
 use crate::service::{CALL_COST, ClientId, End, Health, Host, Service, Stage};
 use crate::tcp::daemon::{DaemonTcp, TcpHappened, rings};
@@ -26,27 +27,11 @@ const BEGINNING_MAX: usize = 32;
 /// Connections whose status the processor is asked for at once.
 const CONNECTIONS_PER_PAGE: usize = 64;
 
-/// A connection of a program.
-pub(in crate::service) struct TcpEndpoint {
-    class: RtuClass,
-    /// The peer that was asked for; `None`: it is accepted.
-    peer: Option<SocketAddr>,
-    /// The call that waits until it is open.
-    call: Option<u64>,
-    /// The ring that brings bytes, and the ring back, until the program has them.
-    inbox: Option<RingHandles>,
-    outbox: Option<RingHandles>,
-    /// The doorbell of the ring back, until the processor watches it.
-    doorbell: Option<OwnedFd>,
-    flow: Option<Flow>,
-    is_open: bool,
-}
-
 /// The processor's ends of both rings.
 type Ends = (OutboxReader, InboxWriter);
 
 impl<H: Host> Service<H> {
-    fn tcp(&self) -> Result<&DaemonTcp, ApiError> {
+    pub(super) fn tcp(&self) -> Result<&DaemonTcp, ApiError> {
         let missing =
             || ApiError::Tcp(TcpError::Refused(punctual_engine::tcp::TcpRefusal::NoTcp).to_string());
         self.host.tcp().ok_or_else(missing)
@@ -68,7 +53,7 @@ impl<H: Host> Service<H> {
                 account.0
             )));
         }
-        let (channel, (outbox, inbox)) = self.make_tcp(client, account, call, (Some(peer), class))?;
+        let (channel, (outbox, inbox)) = self.make_tcp(client, account, call, (Some(peer), class, 0))?;
         self.tcp()?.connect(channel, peer, class, rings(outbox, inbox));
         Ok(None)
     }
@@ -111,7 +96,7 @@ impl<H: Host> Service<H> {
             return Err(RequestError::Unknown.into());
         };
         self.check_beginning(account)?;
-        let (channel, (outbox, inbox)) = self.make_tcp(client, account, call, (None, class))?;
+        let (channel, (outbox, inbox)) = self.make_tcp(client, account, call, (None, class, 0))?;
         let accepting = self.tcp()?.accept(listener, channel, rings(outbox, inbox));
         accepting.map_err(|error| {
             self.release_end(channel);
@@ -122,7 +107,7 @@ impl<H: Host> Service<H> {
     }
 
     /// A user has only so many connections and listeners that begin.
-    fn check_beginning(&self, account: UserId) -> Result<(), ApiError> {
+    pub(super) fn check_beginning(&self, account: UserId) -> Result<(), ApiError> {
         let begins = |end: &&End| match &end.stage {
             Stage::Tcp(tcp) => tcp.call.is_some(),
             Stage::TcpListener { call, .. } => call.is_some(),
@@ -142,17 +127,18 @@ impl<H: Host> Service<H> {
     }
 
     /// Makes the rings and the end of a connection.
-    fn make_tcp(
+    pub(super) fn make_tcp(
         &mut self,
         client: ClientId,
         account: UserId,
         call: u64,
-        (peer, class): (Option<SocketAddr>, RtuClass),
+        (peer, class, more_bytes): (Option<SocketAddr>, RtuClass, u64),
     ) -> Result<(ChannelId, Ends), ApiError> {
-        self.take_end(account, CONNECTION_BYTES)?;
+        let bytes = CONNECTION_BYTES + more_bytes;
+        self.take_end(account, bytes)?;
         let made = self.make_tcp_rings(account);
         let (inbox, outbox, doorbell) = made.inspect_err(|_| {
-            self.accounts.give_back(account, Resource::BufferBytes, CONNECTION_BYTES);
+            self.accounts.give_back(account, Resource::BufferBytes, bytes);
             self.accounts.give_back(account, Resource::Channels, 1);
         })?;
         let health = Health::Both(outbox.end.health(), inbox.end.health());
@@ -166,11 +152,12 @@ impl<H: Host> Service<H> {
             doorbell: Some(doorbell),
             flow: None,
             is_open: false,
+            path: None,
         };
         let what = peer.map_or_else(|| "TCP".to_owned(), |peer| format!("TCP to {peer}"));
         let end = End::new(client, account, Stage::Tcp(Box::new(endpoint)), what);
         let channel = self.on_node(|node, _| node.reserve_handle())?;
-        let end = End { held, health: Some(health), more_bytes: CONNECTION_BYTES, ..end };
+        let end = End { held, health: Some(health), more_bytes: bytes, ..end };
         self.ends.insert(channel, end);
         Ok((channel, (outbox.end, inbox.end)))
     }
@@ -224,6 +211,7 @@ impl<H: Host> Service<H> {
             local: status.flow.local,
             peer: status.flow.remote,
             class: tcp.class,
+            path: tcp.path.map(|path| self.path_of(path, tcp.class)),
             state: api_state(status.state),
             ended: status.ended.map(api_end),
             segments_in: status.segments_in,
@@ -266,7 +254,7 @@ impl<H: Host> Service<H> {
             TcpHappened::Begun(Ok(flow)) => self.tcp_begun(channel, flow),
             TcpHappened::Begun(Err(error)) => {
                 self.fail_tcp(channel, ApiError::Tcp(error.to_string()));
-                self.release_end(channel);
+                self.release_tcp(channel);
             }
             TcpHappened::Open => {
                 if let Some(End { stage: Stage::Tcp(tcp), .. }) = self.ends.get_mut(&channel) {
@@ -281,7 +269,7 @@ impl<H: Host> Service<H> {
                 if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {
                     self.host.unwatch(channel);
                 }
-                self.release_end(channel);
+                self.release_tcp(channel);
             }
             TcpHappened::Listening(result) => self.tcp_listens(channel, result),
         }
@@ -312,6 +300,7 @@ impl<H: Host> Service<H> {
                 }
             }
         }
+        self.cut_if_lost(channel);
         self.answer_open(channel);
     }
 

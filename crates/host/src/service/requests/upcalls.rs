@@ -17,7 +17,7 @@ use punctual_proto::ids::ChannelId;
 
 use super::pages::keep_fitting;
 use super::{NewRing, Outcome};
-use crate::service::ringers::Held;
+use crate::service::end::{Held, Registering};
 use crate::service::{ClientId, End, Health, Host, Service, Stage};
 
 /// Calls and reports that their rings hold: one call is under way, and a report of it beside some that say that there is work.
@@ -28,15 +28,6 @@ const HANDLER_BYTES: u64 = 1_024;
 const UNIT_BYTES: u64 = 8;
 /// Handlers whose status the processor makes at once.
 const HANDLERS_PER_PAGE: usize = 64;
-
-/// A handler that waits for admission.
-pub(in crate::service) struct Registering {
-    call: u64,
-    handler: RtuId,
-    calls: RingHandles,
-    reports: RingHandles,
-    priority: Option<u8>,
-}
 
 /// A handler that the node knows, with what its end will hold.
 struct NewHandler {

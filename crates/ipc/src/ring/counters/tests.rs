@@ -38,7 +38,7 @@ fn every_counter_has_its_word() {
 fn what_is_shown_is_read() {
     let (mut daemon, program) = outgoing();
     let reader = program.counters();
-    let read = || reader.read(true).expect("nobody writes").counters;
+    let read = || reader.read(true).expect("there is no writer").counters;
     assert_eq!(read(), ChannelCounters::default(), "nothing is counted yet");
     for turn in 1..4 {
         assert!(daemon.touch() && !daemon.touch(), "once a turn");
@@ -63,7 +63,7 @@ fn a_turn_without_end_blocks_no_reader() {
     let begun = std::time::Instant::now();
     let reader = program.counters();
     for waits in [false, true] {
-        assert_eq!(reader.read(waits).expect("nobody writes").counters, counters(7));
+        assert_eq!(reader.read(waits).expect("there is no writer").counters, counters(7));
     }
     assert!(begun.elapsed() < std::time::Duration::from_secs(10));
 }
@@ -120,7 +120,7 @@ proptest! {
                 program.take(|_, _| ()).expect("a message");
             }
             daemon.show(&counters(5));
-            let counted = reader.read(true).expect("nobody writes");
+            let counted = reader.read(true).expect("there is no writer");
             let latencies = counted.latencies.expect("a sink's");
             prop_assert_eq!(latencies.buckets(), daemon.observed().expect("kept").buckets());
             prop_assert_eq!(Some(latencies.observed()), daemon.observed().map(Latencies::observed));

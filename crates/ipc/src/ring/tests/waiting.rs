@@ -9,7 +9,7 @@ fn a_wait_that_timed_out_reports_whether_there_is_room() {
         let (_reader, mut writer, _, _) = outgoing(2, 10);
         (0..messages).for_each(|number| assert_eq!(writer.push(&[IoSlice::new(b"a")]), Ok(number)));
         let past = Some(Deadline::now());
-        assert!(!writer.wait_sent(0, past).expect("poll"), "nobody has sent it");
+        assert!(!writer.wait_sent(0, past).expect("poll"), "it is not sent");
         assert_eq!(is_readable(&writer), messages < 2, "{messages} of 2 slots are taken");
         assert_eq!(writer.wait_room(past).expect("poll"), messages < 2);
     }
@@ -33,7 +33,7 @@ fn messages_that_wait_for_their_turn_come_to_the_upcall_first() {
     assert!((0..3).all(|number| deliver(&mut inbox, number, b"one")));
     let (sender, called) = std::sync::mpsc::channel();
     let upcall = move |_: &[u8], info: &MessageInfo| {
-        sender.send(info.number).expect("somebody looks");
+        sender.send(info.number).expect("the test receives it");
         true
     };
     inbox.set_upcall(Box::new(upcall));

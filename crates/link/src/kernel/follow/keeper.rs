@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
 
-use super::link::FollowedLink;
 use super::mailbox::{Mailbox, Parcel};
 use crate::kernel::bell::Bell;
 use crate::kernel::hops::{HopKeeper, Hops, hops_with};
@@ -63,39 +62,6 @@ pub struct FollowError {
     pub error: LinkError,
 }
 
-/// Opens links, sets their devices up, and follows them on a thread of its own in the network namespace of
-/// the calling thread. A neighbour that does not answer is awaited in the background. `begin` runs on the new
-/// thread before anything else.
-///
-/// # Errors
-/// The first link that cannot be opened, or whose device cannot be set up as requested; or the error of
-/// `begin`. No device stays changed then.
-pub fn follow(
-    links: Vec<Follow>,
-    begin: impl FnOnce() -> io::Result<()> + Send + 'static,
-) -> Result<Vec<FollowedLink>, FollowError> {
-    let none = |error: LinkError| FollowError { link: None, error };
-    let os = |error| none(LinkError::Os { what: "following links".into(), error });
-    let bell = Arc::new(Bell::new().map_err(os)?);
-    let mut watcher = Watcher::new().map_err(|error| none(error.into()))?;
-    let (mut kept, mut drivers) = (Vec::new(), Vec::new());
-    for (number, link) in links.into_iter().enumerate() {
-        let of_link = |error| FollowError { link: Some(number), error };
-        let spins = link.spins;
-        let (link, driver, hops) = Kept::open(link, &mut watcher, Arc::clone(&bell)).map_err(of_link)?;
-        drivers.push((driver, Arc::clone(&link.mailbox), spins, hops));
-        kept.push(link);
-    }
-    let keeper = Arc::new(Keeper::start(watcher, kept, bell, begin).map_err(os)?);
-    let followed = drivers
-        .into_iter()
-        .map(|(driver, mailbox, spins, hops)| {
-            FollowedLink::new(driver, mailbox, spins, hops, Arc::clone(&keeper))
-        })
-        .collect::<io::Result<_>>();
-    followed.map_err(os)
-}
-
 /// The thread; dropping it stops it and puts all devices back.
 pub(super) struct Keeper {
     stop: Arc<AtomicBool>,
@@ -104,7 +70,11 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    fn start(
+    /// Starts the thread; `begin` is the first that it does.
+    ///
+    /// # Errors
+    /// If there is no thread, or the error of `begin`.
+    pub(super) fn start(
         mut watcher: Watcher,
         mut links: Vec<Kept>,
         bell: Arc<Bell>,
@@ -186,11 +156,11 @@ enum Stage {
 }
 
 /// A link as the keeper sees it.
-struct Kept {
+pub(super) struct Kept {
     request: PathRequest,
     options: CareOptions,
     opener: Box<dyn Opener>,
-    mailbox: Arc<Mailbox>,
+    pub(super) mailbox: Arc<Mailbox>,
     hops: HopKeeper,
     care: Option<DeviceCare>,
     stage: Stage,
@@ -202,7 +172,11 @@ struct Kept {
 }
 
 impl Kept {
-    fn open(
+    /// Opens the link, and takes its device into care.
+    ///
+    /// # Errors
+    /// If the way, the driver or the device cannot be had.
+    pub(super) fn open(
         follow: Follow,
         watcher: &mut Watcher,
         bell: Arc<Bell>,
@@ -294,7 +268,7 @@ impl Kept {
             self.reopen();
         }
         if self.hops.poll() {
-            // Whoever waits for a way looks at it again.
+            // Connections that wait for a route check it again.
             self.mailbox.link.ring();
         }
         let is_shaped = self.shape();

@@ -7,9 +7,11 @@
 //! returns its driver to be closed and continues without one (packets that it sends are lost and counted).
 //! When the device is there again, the link finds a new driver in its mailbox.
 
+mod begin;
 mod keeper;
 mod link;
 mod mailbox;
 
-pub use keeper::{Follow, FollowError, Opener, follow};
+pub use begin::follow;
+pub use keeper::{Follow, FollowError, Opener};
 pub use link::FollowedLink;

@@ -10,10 +10,11 @@ use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, buffers};
 
+use super::buffers::Buffers;
 use super::clip::{Counters, Ending, LinkReservation, NoticesGiven, PooledFrames, SoftTerms};
 use super::filters::{Upstream, slack_ns_min};
-use super::new::best_effort_parameters;
 use super::outgoing::Outgoing;
+use super::processor::best_effort_parameters;
 use super::{
     Channels, Clip, Demoted, Forwarder, HeldDeliveries, Owner, PacketQueue, Plane, RoleState, Sink, Source,
 };
@@ -26,24 +27,6 @@ use crate::node::stages::{Held, Pooled, Relaxed, Reserved};
 use crate::sched::{Budget, Class, HandlerId, HandlerParameters, Trigger};
 use crate::signalling::{Answer, CommitTerms, LocalChannel, Resources};
 use crate::slab::Fifo;
-
-/// Buffers of a channel here, in messages.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Buffers {
-    /// Waiting for the processor: the ring at a source, packets elsewhere.
-    cpu_messages: u32,
-    /// Waiting for the link.
-    link_messages: u32,
-    /// Being put together, or held for their deadline.
-    sink_messages: u32,
-}
-
-impl Buffers {
-    /// Waiting for the processor or the link.
-    pub fn waiting_messages(self) -> u32 {
-        self.cpu_messages.saturating_add(self.link_messages)
-    }
-}
 
 /// The final bounds and horizons of the local stages.
 struct Terms {

@@ -99,7 +99,7 @@ impl PacketQueue {
     }
 
     /// At most `packets_max` packets at the head, of one message (a unit is charged for one), each at or after
-    /// e - h: what is served earlier would need buffers behind that nobody has reserved.
+    /// e - h: a packet that is served earlier would need buffers at the next hop that are not reserved.
     pub fn head_run<F>(
         &self,
         slab: &Slab<PacketIn<F>>,

@@ -4,7 +4,7 @@
 use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::best_effort::key_of;
-use super::new::best_effort_parameters;
+use super::processor::best_effort_parameters;
 use super::work::Unit;
 use super::{LinkState, Owner, Plane};
 use crate::api::WorkKind;

@@ -26,7 +26,7 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Activation, Contract, Late, Nanos};
 
 use super::Plane;
-use super::admit::Buffers;
+use super::buffers::Buffers;
 use crate::api::{FilterChange, PathFilter};
 use crate::ids::LinkId;
 use crate::limits::HEADER_BYTES;

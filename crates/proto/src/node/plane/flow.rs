@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use punctual_analysis::{Instant, Nanos};
 
 use super::best_effort::{Binding, key_of};
-use super::new::best_effort_parameters;
 use super::outgoing::Outgoing;
+use super::processor::best_effort_parameters;
 use super::source::Portion;
 use super::work::Unit;
 use super::{Context, Flow, Owner, Plane, Processor};

@@ -6,6 +6,7 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Policing};
 
 use super::{LinkState, SignalIn};
+use crate::breach::Watch;
 use crate::config::LinkConfig;
 use crate::fragment::packet_wire_bytes;
 use crate::ids::{ChannelId, Cookie};
@@ -15,7 +16,6 @@ use crate::node::neighbour_clock::NeighbourClock;
 use crate::node::packet::Packet;
 use crate::node::rate::arrivals::FillerArrivals;
 use crate::slab::reserve;
-use crate::watch::Watch;
 
 /// No channel has this handle: they are counted from 1 on.
 pub(super) const NO_SOURCE: ChannelId = ChannelId(0);

@@ -12,6 +12,7 @@ mod accounts;
 mod admit;
 mod backlog;
 mod best_effort;
+mod buffers;
 mod channels;
 mod clip;
 mod filler;
@@ -67,6 +68,7 @@ use super::rate::arrivals::FillerArrivals;
 use super::record::WorkRecord;
 use super::stages::Stages;
 use crate::api::{ChannelCounters, DropCounters, FilterChange, Notice, RtuId, Tally};
+use crate::breach::Watch;
 use crate::config::{LinkConfig, NodeConfig};
 use crate::fragment::Reassembly;
 use crate::ids::{ChannelId, LinkId};
@@ -77,7 +79,6 @@ use crate::sched::{Executor, HandlerId};
 use crate::signalling::LocalChannel;
 use crate::slab::{Fifo, Next, Slab};
 use crate::table::{Paths, Table};
-use crate::watch::Watch;
 use crate::wire::Header;
 
 /// The data plane.

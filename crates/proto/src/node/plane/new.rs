@@ -11,6 +11,7 @@ use super::backlog::Backlog;
 use super::best_effort::Arrivals;
 use super::leftovers::Leftovers;
 use super::outgoing::Messages;
+use super::processor::best_effort_parameters;
 use super::rtu::Rtus;
 use super::shaper::Shaper;
 use super::{
@@ -18,6 +19,7 @@ use super::{
     Processor, SignalPort, Waiters, Watches,
 };
 use crate::api::{ChannelCounters, DropCounters};
+use crate::breach::Watch;
 use crate::config::{LinkConfig, NodeConfig, NodeConfigError};
 use crate::ids::LinkId;
 use crate::interned::Interned;
@@ -29,7 +31,6 @@ use crate::node::stages::{Stages, signal_rate};
 use crate::sched::{Budget, Class, HandlerId, HandlerParameters, Trigger};
 use crate::slab::Slab;
 use crate::table::{Paths, Table};
-use crate::watch::Watch;
 
 impl<M: Memory> Plane<M> {
     pub fn new(config: NodeConfig) -> Result<Self, NodeConfigError> {
@@ -96,19 +97,6 @@ impl PendingOutput {
             first_data: None,
             stirred: false,
         }
-    }
-}
-
-/// A handler of best effort.
-pub(super) fn best_effort_parameters(config: &NodeConfig) -> HandlerParameters {
-    HandlerParameters {
-        class: Class::BestEffort,
-        level: 0,
-        period: Nanos::ZERO,
-        place: 0,
-        quantum_packets: config.cpu.quantum_packets,
-        budget: None,
-        trigger: Trigger::Reactive,
     }
 }
 

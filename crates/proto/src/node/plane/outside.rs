@@ -8,12 +8,12 @@ use super::clip::Ending;
 use super::source::Portion;
 use super::{Clip, Plane, RoleState, SourceEnd};
 use crate::api::{BusyRecord, ChannelCounters, DropCounters, Event, FilterChange, PathRecord, WakeRecord};
+use crate::breach::Watch;
 use crate::config::NodeConfig;
 use crate::ids::{ChannelId, LinkId};
 use crate::latencies::{Latencies, Observed};
 use crate::memory::{Inbox, Memory};
 use crate::node::stages::Stages;
-use crate::watch::Watch;
 
 impl<M: Memory> Plane<M> {
     pub const fn config(&self) -> &NodeConfig {
@@ -84,6 +84,18 @@ impl<M: Memory> Plane<M> {
     pub fn attach_outbox(&mut self, channel: ChannelId, outbox: M::Outbox, now: Instant) -> Option<()> {
         match &mut self.channels.clips.get_mut(channel)?.role {
             RoleState::Source(source) if source.outbox.is_none() => source.outbox = Some(outbox),
+            _ => return None,
+        }
+        self.show_from_now_on(channel);
+        self.serve_ring(channel, Portion::ALONE, now);
+        Some(())
+    }
+
+    /// Gives a channel that starts here another outgoing ring; `None` if the channel is not here or has none. Messages that were
+    /// taken stay.
+    pub fn replace_outbox(&mut self, channel: ChannelId, outbox: M::Outbox, now: Instant) -> Option<()> {
+        match &mut self.channels.clips.get_mut(channel)?.role {
+            RoleState::Source(source) if source.outbox.is_some() => source.outbox = Some(outbox),
             _ => return None,
         }
         self.show_from_now_on(channel);

@@ -6,12 +6,25 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::standstill::Promises;
 use super::{Owner, Plane, Processor};
+use crate::breach::Watch;
 use crate::config::NodeConfig;
 use crate::memory::Memory;
 use crate::node::record::WorkRecord;
-use crate::sched::{Executor, HandlerId, HandlerParameters};
+use crate::sched::{Class, Executor, HandlerId, HandlerParameters, Trigger};
 use crate::slab::reserve;
-use crate::watch::Watch;
+
+/// Parameters of a handler of best effort.
+pub(super) fn best_effort_parameters(config: &NodeConfig) -> HandlerParameters {
+    HandlerParameters {
+        class: Class::BestEffort,
+        level: 0,
+        period: Nanos::ZERO,
+        place: 0,
+        quantum_packets: config.cpu.quantum_packets,
+        budget: None,
+        trigger: Trigger::Reactive,
+    }
+}
 
 impl Processor {
     pub(super) fn new(config: &NodeConfig) -> Self {

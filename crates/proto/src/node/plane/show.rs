@@ -16,7 +16,7 @@ impl<M: Memory> Node<M> {
 
     /// Marks the ends on whose route a stage began or ceased to break its promise.
     pub(in crate::node) fn outdate_channels(&mut self) {
-        // Whoever may change signalling has its next time computed anew: mostly there are none.
+        // Calls that may change signalling have its next time computed again; usually there are none.
         if !self.signalling.has_outdated() {
             return;
         }

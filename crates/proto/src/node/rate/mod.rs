@@ -195,7 +195,7 @@ impl<M: Memory> Node<M> {
         let users = self.users_of(link);
         let rate = &mut self.rates.links[usize::from(link.0)];
         let is_known = rate.measured.is_some_and(|(_, life)| life == neighbour.lives);
-        // An unused link that was slow may be as configured again: who looks at it must not wait for somebody to ask.
+        // An unused link that was slow may be as configured again: it is checked without waiting for a request.
         let proves = is_slow && users == 0;
         let wants = self.plane.link_state(link).config().rate_auto && !is_known || proves;
         if wants

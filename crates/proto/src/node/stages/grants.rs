@@ -6,7 +6,7 @@ use punctual_analysis::{CostParts, Explanation, Nanos, Ppm};
 
 use super::policies::{Offered, Relaxed};
 use super::{HeldStage, Stages};
-use crate::api::{Role, StageGrant, StageKind};
+use crate::api::{StageGrant, StageKind};
 use crate::config::path_costs;
 use crate::config::{self, Degraded};
 use crate::ids::LinkId;
@@ -69,7 +69,7 @@ impl Stages {
             costs_from: self.cpu.costs_from,
             utilisation: self.cpu.utilisation,
             degraded: self.cpu.degraded.or(self.cpu.breach.map(|_| Degraded::Broken)),
-            ..self.part(cpu_kind(local.role), stage)
+            ..self.part(StageKind::cpu(local.role), stage)
         }
     }
 
@@ -110,13 +110,5 @@ fn with_buffers(cpu: StageGrant, link: Option<StageGrant>, buffer_bytes: u64) ->
     match link {
         Some(link) => Vec::from([cpu, StageGrant { buffer_bytes, ..link }]),
         None => Vec::from([StageGrant { buffer_bytes, ..cpu }]),
-    }
-}
-
-pub(super) const fn cpu_kind(role: Role) -> StageKind {
-    match role {
-        Role::Source => StageKind::SourceCpu,
-        Role::Forwarder => StageKind::ForwardCpu,
-        Role::Sink => StageKind::SinkCpu,
     }
 }

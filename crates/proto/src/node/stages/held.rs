@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 
 use punctual_analysis::{Activation, Admission, Demand, Nanos, Service};
 
-use super::buffers::{Pooled, Reserved};
+use super::reserved::{Pooled, Reserved};
 use super::{Stages, counts_early};
 use crate::api::Role;
 use crate::config::path_costs;

@@ -10,7 +10,9 @@ mod held;
 mod models;
 mod planned;
 mod policies;
+mod reserved;
 mod rtu;
+mod rtu_places;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -37,16 +39,16 @@ use crate::signalling::{Answer, CommitTerms, LocalChannel};
 use crate::table::Table;
 
 use self::buffers::Pool;
-pub(super) use self::buffers::{Pooled, Reserved};
 pub use self::decision::{Decided, Decision};
-use self::grants::cpu_kind;
 pub(super) use self::held::{Held, HeldStage};
 pub(super) use self::models::signal_rate;
 use self::models::{fragment_bytes_max, hold_signalling, signal_contract};
 use self::planned::hold_plan;
 pub(super) use self::policies::Relaxed;
 use self::policies::{Final, LinkRequest, Question, StagesRequest, Trial};
-pub(super) use self::rtu::{RtuAnswer, RtuPackets, RtuPlace};
+pub(super) use self::reserved::{Pooled, Reserved};
+pub(super) use self::rtu::{RtuAnswer, RtuPackets};
+pub(super) use self::rtu_places::RtuPlace;
 use crate::config::{cpu_model, link_model};
 
 /// The implicit signalling channel's place in each stage: no channel has this handle.
@@ -247,7 +249,7 @@ impl Stages {
         self.check_suitable(local)?;
         self.check_broken(local)?;
         self.check_rate(local)?;
-        let kind = cpu_kind(local.role);
+        let kind = StageKind::cpu(local.role);
         let link = local.link_out.map(|link| LinkRequest {
             link,
             demand: self.link_demand(local, link, Nanos::ZERO),
@@ -271,7 +273,7 @@ impl Stages {
             return Ok(());
         }
         let link = local.link_out.and_then(|link| self.links[usize::from(link.0)].breach);
-        let cpu = self.cpu.breach.map(|breach| (cpu_kind(local.role), breach));
+        let cpu = self.cpu.breach.map(|breach| (StageKind::cpu(local.role), breach));
         match cpu.or(link.map(|breach| (StageKind::Link, breach))) {
             Some((kind, breach)) => Err(RefuseCause::Broken { kind, breach }),
             None => Ok(()),

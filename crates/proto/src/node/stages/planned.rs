@@ -6,9 +6,8 @@ use alloc::vec::Vec;
 
 use punctual_analysis::{AdmissionPolicy, Demand, Explanation, Nanos, Refusal, RefusalReason, Service};
 
-use super::grants::cpu_kind;
 use super::{HeldStage, PlannedStage, Stages, planned_key};
-use crate::api::{RefuseCause, Role};
+use crate::api::{RefuseCause, Role, StageKind};
 use crate::config::NodeConfig;
 use crate::config::NodeConfigError;
 use crate::config::path_costs;
@@ -55,7 +54,7 @@ impl Stages {
         if bound > limit {
             let reason = RefusalReason::Bound { possible: bound, limit };
             let refusal = Refusal { reason, bound_possible: Some(bound), period_possible: None };
-            return Err(RefuseCause::Stage { kind: cpu_kind(local.role), refusal });
+            return Err(RefuseCause::Stage { kind: StageKind::cpu(local.role), refusal });
         }
         Ok(planned_stage(&self.plan[index], service, index))
     }

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{AdmissionPolicy, Demand, Explanation, Nanos, Ppm, Refusal, RefusalReason, StageKey};
 
 use super::planned::planned_bound;
-use super::rtu::{RtuPlace, RtuStageRequests};
+use super::rtu_places::{RtuPlace, RtuStageRequests};
 use super::{HeldStage, Policies, counts_early};
 use crate::api::{RefuseCause, RtuId, RtuRefusal, StageKind};
 use crate::ids::{ChannelId, LinkId};

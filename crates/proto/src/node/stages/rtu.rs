@@ -1,104 +1,16 @@
-//! Places of programs' handlers on the processor (ADR 0051).
+//! Requests for programs' handlers: what their terms ask of the processor and of a link, and whether it can be asked
+//! (ADR 0051).
 
 use punctual_analysis::contract::{INTERVAL_MIN, SPAN_MAX};
-use punctual_analysis::{AdmissionPolicy, Class, Demand, Nanos, Refusal, RunPolicy, StageKey, Urgency};
+use punctual_analysis::{Class, Demand, Nanos, RunPolicy, Urgency};
 
+use super::Stages;
 use super::policies::Question;
-use super::{Policies, Stages};
+use super::rtu_places::{RtuLinkStageRequest, RtuPlace, RtuStageRequest, RtuStageRequests};
 use crate::api::{Breach, RtuClass, RtuCost, RtuGrant, RtuId, RtuNumber, RtuRefusal, RtuTerms, WorkKind};
 use crate::config::{self, NodeConfig};
 use crate::ids::LinkId;
 use crate::limits::{HEADER_BYTES, RTU_PACKETS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX};
-
-/// Keys of programs' handlers begin here: channels never have such large numbers, and signalling and the plan
-/// have keys from the other end.
-const KEYS: u64 = 1 << 62;
-
-/// The place of a program's handler in the processor's admission.
-pub(super) const fn rtu_key(id: RtuId) -> StageKey {
-    StageKey(KEYS + id.0)
-}
-
-/// The demand of a program's handler for the processor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RtuStageRequest {
-    demand: Demand,
-    /// Longest bound.
-    limit: Nanos,
-    /// Whether the smallest bound is requested, or one as long as the limit.
-    smallest: bool,
-    /// Whether the limit is the period.
-    follows: bool,
-}
-
-impl RtuStageRequest {
-    /// The same demand with another period.
-    fn every(&self, period: Nanos) -> Self {
-        let mut request = *self;
-        request.demand.period = period;
-        if self.demand.urgency.rate == self.demand.period {
-            request.demand.urgency.rate = period;
-        }
-        if self.follows {
-            request.limit = period;
-        }
-        request
-    }
-
-    /// Takes a place with the smallest bound, or with the longest that everybody bears.
-    fn hold(&self, policy: &mut dyn AdmissionPolicy, key: StageKey) -> Result<Nanos, Refusal> {
-        let least = match policy.offer(&self.demand, self.limit) {
-            Ok(offer) => offer.bound,
-            Err(refusal) => {
-                return Err(Refusal { period_possible: period_possible(policy, self), ..refusal });
-            }
-        };
-        if !self.smallest && policy.hold(key, &self.demand, self.limit).is_ok() {
-            return Ok(self.limit);
-        }
-        policy.hold(key, &self.demand, least).map(|()| least)
-    }
-}
-
-/// What a program's handler wants of a link: `packets` in each period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct RtuLinkStageRequest {
-    link: LinkId,
-    packets: u32,
-    request: RtuStageRequest,
-}
-
-/// What a program's handler wants of the stages here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RtuStageRequests {
-    cpu: RtuStageRequest,
-    link: Option<RtuLinkStageRequest>,
-}
-
-/// The place of a program's handler on the processor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::node) struct RtuPlace {
-    /// Longest time from a release to the end of what is released.
-    pub bound: Nanos,
-    /// Fixed-priority level, 0 the most urgent; 0 under other orders.
-    pub rank: u8,
-    /// Where the processor's order puts it.
-    pub urgency: Urgency,
-    /// Its place on the link that it sends on.
-    pub link: Option<RtuLinkPlace>,
-}
-
-/// The place of a program's handler on a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::node) struct RtuLinkPlace {
-    pub link: LinkId,
-    /// Packets of its budget in a period.
-    pub packets: u32,
-    /// What it asks of the link.
-    pub demand: Demand,
-    /// Longest time from the end of the processor's work to the departure.
-    pub bound: Nanos,
-}
 
 /// What a handler sends on a link: packets for each PDU, and the largest payload of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,67 +32,6 @@ impl RtuPackets {
 
 /// Admission's answer for a program's handler.
 pub(in crate::node) type RtuAnswer = (RtuId, Result<(RtuPlace, RtuGrant), RtuRefusal>);
-
-impl Policies {
-    /// Holds a handler's places, all or none.
-    pub(super) fn hold_rtu(
-        &mut self,
-        id: RtuId,
-        requests: &RtuStageRequests,
-    ) -> Result<RtuPlace, RtuRefusal> {
-        let (key, request) = (rtu_key(id), &requests.cpu);
-        let bound = request.hold(self.cpu.as_mut(), key).map_err(RtuRefusal::Processor)?;
-        let link = requests.link.map(|RtuLinkStageRequest { link, packets, request }| {
-            let limit = if request.follows { request.limit } else { request.limit - bound };
-            // What is done early may leave early.
-            let request =
-                RtuStageRequest { limit, demand: Demand { early: bound, ..request.demand }, ..request };
-            let bound = request.hold(self.link(link), key)?;
-            Ok(RtuLinkPlace { link, packets, demand: request.demand, bound })
-        });
-        let link = link.transpose().map_err(|refusal| {
-            self.cpu.release(key);
-            RtuRefusal::Link(refusal)
-        })?;
-        let rank = self.cpu.rank(key).map_or(0, |rank| rank.min(usize::from(u8::MAX)) as u8);
-        Ok(RtuPlace { bound, rank, urgency: request.demand.urgency, link })
-    }
-
-    /// Gives them back.
-    pub(super) fn release_rtu(&mut self, id: RtuId, link: Option<LinkId>) {
-        self.cpu.release(rtu_key(id));
-        if let Some(link) = link {
-            self.link(link).release(rtu_key(id));
-        }
-    }
-}
-
-/// Rounds of the search for a period: doubled until one is feasible, then halved between.
-const ROUNDS: u32 = 48;
-
-/// A period, at most a 64th longer than the shortest, that would be granted in place of a request that was refused.
-fn period_possible(policy: &mut dyn AdmissionPolicy, request: &RtuStageRequest) -> Option<Nanos> {
-    let mut feasible = |period| {
-        let request = request.every(period);
-        policy.offer(&request.demand, request.limit).is_ok()
-    };
-    let mut short = request.demand.period;
-    let mut long = Nanos(short.0.saturating_mul(2).min(SPAN_MAX.0));
-    for _ in 0..ROUNDS {
-        if long <= short || feasible(long) {
-            break;
-        }
-        (short, long) = (long, Nanos(long.0.saturating_mul(2).min(SPAN_MAX.0)));
-    }
-    if !feasible(long) {
-        return None;
-    }
-    while (long - short).0 > long.0 / 64 {
-        let middle = Nanos(short.0 / 2 + long.0 / 2);
-        if feasible(middle) { long = middle } else { short = middle }
-    }
-    Some(long)
-}
 
 impl Stages {
     /// Checks the terms of a program's handler, as far as no policy is needed.
@@ -312,9 +163,10 @@ impl Stages {
         let (units, period) = terms.budget()?;
         let demand = self.rtu_demand(terms)?;
         let is_low = matches!(terms.class, RtuClass::LowDelay { .. });
+        let in_pieces = terms.class.windows().is_some() && units > 1;
         let limit = terms.deadline.unwrap_or(period).min(period);
         // A handler that works unit by unit can be preempted after it has begun.
-        let demand = if is_low && units > 1 { demand.in_pieces() } else { demand };
+        let demand = if in_pieces { demand.in_pieces() } else { demand };
         let follows = terms.deadline.is_none();
         Some(RtuStageRequest { demand, limit, smallest: is_low && follows, follows })
     }
@@ -323,14 +175,15 @@ impl Stages {
     fn rtu_demand(&self, terms: &RtuTerms) -> Option<Demand> {
         let (units, period) = terms.budget()?;
         let quantum = terms.quantum.min(units);
-        let (calls, urgency) = match terms.class {
+        // The units of a window may arrive one by one.
+        let calls = terms.class.windows().map_or(units.div_ceil(quantum.max(1)), |_| units);
+        let urgency = match terms.class {
             RtuClass::LowDelay { priority, .. } => {
                 // Shorter than any interval, so these handlers precede all without a priority.
                 let rate = priority.map_or(period, |priority| Nanos(priority.into()));
-                // The units may arrive one by one.
-                (units, Urgency::of_period(Class::LowLatency, rate))
+                Urgency::of_period(Class::LowLatency, rate)
             }
-            _ => (units.div_ceil(quantum.max(1)), Urgency::of_period(Class::Guaranteed, period)),
+            _ => Urgency::of_period(Class::Guaranteed, period),
         };
         Some(Demand {
             cost: self.call(terms, 0) * u64::from(calls) + terms.cost.unit * u64::from(units),
@@ -407,18 +260,21 @@ mod tests {
         let stages = stages_of(&config());
         let period = Nanos::from_millis(10);
         let low = |units| RtuClass::LowDelay { interval: period, units, priority: None };
-        let guaranteed = |units| RtuClass::Guaranteed { period, units };
+        let guaranteed = |units| RtuClass::periodic(period, units);
+        let sporadic = |units| guaranteed(units).sporadic();
         let cost = RtuCost { run: Nanos(1_000), unit: Nanos(1_000) };
         let of = |class, quantum| {
             let request = stages.rtu_stage_request(&RtuTerms { class, deadline: None, quantum, cost });
             let Demand { cost, unit_cost_max, .. } = request.expect("a place").demand;
             (cost, unit_cost_max)
         };
-        for (class, quantum) in [(low(1), 1), (low(1), 4), (guaranteed(1), 1), (guaranteed(4), 4)] {
+        for (class, quantum) in
+            [(low(1), 1), (low(1), 4), (guaranteed(1), 1), (guaranteed(4), 4), (sporadic(1), 4)]
+        {
             let (cost, unit_cost_max) = of(class, quantum);
             assert_eq!(cost, unit_cost_max, "{class:?} in one call");
         }
-        for (class, quantum) in [(low(4), 4), (low(2), 1), (guaranteed(4), 3)] {
+        for (class, quantum) in [(low(4), 4), (low(2), 1), (guaranteed(4), 3), (sporadic(4), 4)] {
             let (cost, unit_cost_max) = of(class, quantum);
             assert!(cost > unit_cost_max, "{class:?} in calls of {quantum}");
         }
@@ -432,11 +288,14 @@ mod tests {
         config.cpu.costs = CpuCosts { deliver_message: Nanos::ZERO, ..config.cpu.costs };
         let stages = stages_of(&config);
         for units in 1..=4 {
-            let class = RtuClass::LowDelay { interval: Nanos::from_millis(10), units, priority: None };
-            let cost = RtuCost { run: Nanos::ZERO, unit: Nanos(1_000) };
-            let terms = RtuTerms { class, deadline: None, quantum: units, cost };
-            let demand = stages.rtu_stage_request(&terms).expect("it has a budget").demand;
-            assert_eq!(demand.cost > demand.unit_cost_max, units > 1, "{demand:?}");
+            let interval = Nanos::from_millis(10);
+            let low = RtuClass::LowDelay { interval, units, priority: None };
+            for class in [low, RtuClass::periodic(interval, units).sporadic()] {
+                let cost = RtuCost { run: Nanos::ZERO, unit: Nanos(1_000) };
+                let terms = RtuTerms { class, deadline: None, quantum: units, cost };
+                let demand = stages.rtu_stage_request(&terms).expect("it has a budget").demand;
+                assert_eq!(demand.cost > demand.unit_cost_max, units > 1, "{demand:?}");
+            }
         }
     }
 }

@@ -20,9 +20,9 @@ use punctual_analysis::{
 
 use super::*;
 use crate::api::{Cause, Role, RtuClass, RtuCost, RtuRefusal, RtuTerms, StageGrant};
+use crate::breach::Lateness;
 use crate::config::{CpuConfig, LinkConfig, Pacing, SignallingConfig, WhileBroken};
 use crate::ids::{ChannelNumber, Cookie, Epoch, Name, PathId};
-use crate::watch::Lateness;
 
 const LEFT: LinkId = LinkId(0);
 const RIGHT: LinkId = LinkId(1);

@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 
 use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
-use super::super::fair::Source;
 use super::super::message::{Create, Message, Request, Route, StageReport, Witness};
 use super::super::resources::{Answer, CommitTerms, LocalChannel, Resources};
+use super::super::source_turns::Source;
 use super::Signalling;
 use crate::api::{
     ChannelRefusal, CloseReason, Passed, Receipt, RefuseCause, StageGrant, StageName, Tally, UserId,

@@ -4,15 +4,15 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::super::fair::Source;
 use super::super::message::{Create, Message, Request, Route, StageReport};
 use super::super::peer::Change;
+use super::super::source_turns::Source;
 use super::super::states::Input;
 use super::super::transitions::InputDetails;
 use super::*;
 use crate::api::{Breach, Cause, DroppedPackets};
+use crate::breach::Lateness;
 use crate::ids::{ChannelNumber, Cookie};
-use crate::watch::Lateness;
 
 pub(super) fn route(nodes: &[u32], position: u8) -> Route {
     Route { nodes: nodes.iter().copied().map(NodeId).collect(), position }
@@ -423,7 +423,7 @@ fn a_link_that_is_not_there_changes_nothing() {
     assert_eq!(row.states(), [["open"], ["open"], ["open"]]);
 }
 
-/// Whatever is done for a channel that has gone is done for nobody; the stages give back what they still hold for it.
+/// Actions for a channel that is gone have no effect; the stages give back what they still hold for it.
 #[test]
 fn a_channel_that_is_gone_is_left_alone() {
     let (mut row, _, path) = opened();
@@ -436,7 +436,7 @@ fn a_channel_that_is_gone_is_left_alone() {
         assert!(!signalling.close_deciding(gone, CloseReason::Local));
         signalling.probe_tested(gone, Err(RefuseCause::Exhausted), now, stages);
         signalling.losses.keep_word(nobodys, Receipt::default());
-        // Nobody has heard of its begin.
+        // Its begin was not reported to any node.
         signalling.announce(Some(NodeId(2)), None, now);
         stages.answers.push_back(Answer::Final(gone));
         signalling.settle(now, stages);

@@ -10,7 +10,7 @@ use punctual_proto::api::{RtuClass, RtuCost, RtuEvent, RtuId, RtuTerms, UpcallDo
 use punctual_proto::config::RunPolicy;
 
 use self::sending::Sends;
-use super::host::Call;
+use super::call::Call;
 use super::{Act, Event, World};
 use crate::dice::{Dice, Draw};
 
@@ -99,7 +99,8 @@ impl Bodies {
         let priority = (run == RunPolicy::Rmdp && dice.between(0, 2) == 0).then(|| dice.between(0, 63) as u8);
         let class = match dice.between(0, 4) {
             0 | 1 => RtuClass::LowDelay { interval: period, units, priority },
-            2 | 3 => RtuClass::Guaranteed { period, units },
+            2 => RtuClass::periodic(period, units),
+            3 => RtuClass::periodic(period, units).sporadic(),
             _ => RtuClass::BestEffort,
         };
         let deadline = (dice.between(0, 3) == 0).then(|| Nanos(dice.between(period.0 / 2, period.0)));
@@ -123,12 +124,20 @@ impl Body {
 
     /// The budget may have been used up by `now`: for work from then on.
     pub(super) fn use_up(&mut self, now: Instant) {
-        if let RtuClass::LowDelay { units, .. } = self.terms.class {
+        if let Some((_, units)) = self.terms.class.windows() {
             self.releases = (0..units).map(|_| now).collect();
         }
-        if let RtuClass::Guaranteed { period, .. } = self.terms.class {
+        if let Some((period, _)) = self.terms.class.periods() {
             self.period.begin = Instant(now.0 - now.0 % period.0);
         }
+    }
+
+    /// A call without a PDU used a unit of a budget of windows, no later than `now`.
+    pub(super) fn use_one(&mut self, now: Instant) {
+        let Some((interval, units)) = self.terms.class.windows() else { return };
+        let full = self.releases.len() >= units as usize;
+        let oldest = if full { self.releases.pop_front() } else { None };
+        self.releases.push_back(oldest.map_or(now, |oldest| now.max(oldest + interval)));
     }
 
     /// The node was notified of one more PDU.
@@ -139,15 +148,15 @@ impl Body {
     /// Release of the last data unit that was done.
     fn released(&self) -> Option<Instant> {
         match self.terms.class {
-            RtuClass::LowDelay { .. } => self.releases.back().copied(),
-            RtuClass::Guaranteed { .. } => Some(self.period.begin),
             RtuClass::BestEffort => None,
+            class if class.periods().is_some() => Some(self.period.begin),
+            _ => self.releases.back().copied(),
         }
     }
 
     /// e of the PDU at the head, with all before it counted.
     fn release(&self) -> Option<Instant> {
-        let RtuClass::LowDelay { interval, units, .. } = self.terms.class else { return None };
+        let (interval, units) = self.terms.class.windows()?;
         let full = self.releases.len() >= units as usize;
         let oldest = self.releases.front().filter(|_| full).map(|oldest| *oldest + interval);
         self.waiting.front().map(|came| oldest.map_or(*came, |oldest| oldest.max(*came)))
@@ -158,17 +167,15 @@ impl Body {
         let _ = self.roll(now);
         match self.terms.class {
             _ if self.bound.is_none() => false,
-            RtuClass::LowDelay { .. } => self.release().is_some_and(|release| release <= now),
-            RtuClass::Guaranteed { .. } => self.period.done < self.period.due,
             RtuClass::BestEffort => false,
+            class if class.periods().is_some() => self.period.done < self.period.due,
+            _ => self.release().is_some_and(|release| release <= now),
         }
     }
 
     /// Advances to the period of `now`; returns the unmet guarantee of the previous ones.
     pub(super) fn roll(&mut self, now: Instant) -> Option<String> {
-        let (RtuClass::Guaranteed { period, units }, Some(bound)) = (self.terms.class, self.bound) else {
-            return None;
-        };
+        let ((period, units), bound) = (self.terms.class.periods()?, self.bound?);
         let mut wrong = None;
         while self.period.begin + period <= now {
             let Period { begin, due, in_time, .. } = self.period;
@@ -193,8 +200,8 @@ impl Body {
         let release = self.release();
         let came = self.waiting.pop_front()?;
         let bound = self.bound?;
-        match self.terms.class {
-            RtuClass::LowDelay { units, .. } => {
+        match (self.terms.class.windows(), self.terms.class.periods()) {
+            (Some((_, units)), _) => {
                 let release = release?;
                 if self.releases.len() >= units as usize {
                     self.releases.pop_front();
@@ -206,13 +213,13 @@ impl Body {
                     )
                 })
             }
-            RtuClass::Guaranteed { units, .. } => {
+            (_, Some((_, units))) => {
                 self.period.done += 1;
                 self.period.in_time += usize::from(now <= self.period.begin + bound);
                 (self.period.done > units as usize)
                     .then(|| format!("has {} PDUs in a period of {units}", self.period.done))
             }
-            RtuClass::BestEffort => None,
+            (None, None) => None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a handler of TCP may do, by an account of its calls that is independent of the node (RTU 3.2, 4.3).
 //!
-//! *Guaranteed*: no period has more units than B_p. *Low delay*: units run in their class by e + bound, where e keeps B in any
+//! *Guaranteed*: no period has more units than B_p. *Low delay*, and guaranteed by windows: units run in their class by e + bound, where e keeps B in any
 //! window of the interval; so all that ran in a time t was released in t + bound, which is at most ceil((t + bound) /
 //! interval) windows of B each. Which calls ran in the class is what the executor has charged to the budget.
 //! An input handler has the account of all programs' handlers besides: how late each packet was processed.
@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use punctual_analysis::{Instant, Nanos};
-use punctual_proto::api::{RtuClass, RtuGrant, RtuTerms};
+use punctual_proto::api::{RtuActivation, RtuClass, RtuGrant, RtuTerms};
 
 use crate::world::rtu::Body;
 
@@ -96,6 +96,11 @@ impl Account {
             return None;
         }
         let mut wrong = body.roll(call.ended);
+        // A call that only hands on what an earlier one has processed is charged as one unit. A guaranteed handler has no
+        // calls beyond its budget.
+        if call.units == 0 && matches!(self.terms.class, RtuClass::Guaranteed { .. }) {
+            body.use_one(call.ended);
+        }
         for _ in 0..call.units {
             wrong = body.finish_unit(call.ended).or(wrong);
         }
@@ -109,7 +114,7 @@ impl Account {
         }
         match self.terms.class {
             RtuClass::BestEffort => Some("is best effort and was charged to a budget".into()),
-            RtuClass::Guaranteed { period, units } => {
+            RtuClass::Guaranteed { period, units, activation: RtuActivation::Periodic } => {
                 let begin = Instant(call.began.0 - call.began.0 % period.0);
                 if self.period.0 != begin {
                     self.period = (begin, 0);
@@ -117,7 +122,10 @@ impl Account {
                 self.period.1 += call.units;
                 (self.period.1 > units).then(|| format!("has {} units in a period of {units}", self.period.1))
             }
-            RtuClass::LowDelay { interval, units, .. } => self.judge_windows(call, interval, units),
+            RtuClass::LowDelay { interval, units, .. }
+            | RtuClass::Guaranteed { period: interval, units, activation: RtuActivation::Sporadic } => {
+                self.judge_windows(call, interval, units)
+            }
         }
     }
 
@@ -130,8 +138,9 @@ impl Account {
         let mut done = 0;
         for (began, count) in self.calls.iter().rev() {
             done += u64::from(*count);
-            // Releases from `began` - bound to this call's begin, both included.
-            let span = call.began.since(*began) + bound;
+            // Releases from `began` - bound to this call's begin, both included. A unit that comes while others wait is released
+            // with the first of them.
+            let span = call.began.since(*began) + bound * u64::from(units);
             let most = (span.0 / interval.0.max(1) + 1) * u64::from(units);
             if done > most {
                 return Some(format!("has {done} units of its class from {began:?} to {:?}", call.began));
@@ -145,10 +154,9 @@ impl Account {
         let sent = call.sent?;
         let [more, beyond] = [sent[0] - self.sent[0], sent[1] - self.sent[1]];
         self.sent = sent;
-        let release = match self.terms.class {
-            RtuClass::Guaranteed { period, .. } => Instant(call.began.0 - call.began.0 % period.0),
-            _ => call.began,
-        };
+        let period = self.terms.class.periods();
+        let release =
+            period.map_or(call.began, |(period, _)| Instant(call.began.0 - call.began.0 % period.0));
         if let Some(span) = self.grant.sent {
             self.promised.extend((self.taken..self.taken + more).map(|number| (number, release + span)));
         }

@@ -33,6 +33,7 @@ use punctual_tcp::{Ended, Secrets};
 use self::account::Account;
 use self::calls::Running;
 use self::promise::Promise;
+use super::call::{Call, TcpCall};
 use super::{Event, World};
 use crate::dice::{Dice, Draw};
 use crate::filters::Held;
@@ -59,23 +60,6 @@ const SEGMENTS: u32 = 64;
 const BUFFERS: u32 = 256;
 /// Messages of a program's rings, and the bytes of one that it reads.
 const RING: (u32, u32) = (64, 4_096);
-
-/// What programs ask of their host's engine.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum TcpCall {
-    /// Begin a connection, by its plan.
-    Connect(usize),
-    /// Adopt connections that a listener has opened.
-    Accept(u32),
-    /// A program has used its rings: connection and end.
-    Ready(usize, usize),
-    /// It closes its direction.
-    Close(usize, usize),
-    /// It aborts.
-    Abort(usize, usize),
-    /// It is gone.
-    Release(usize, usize),
-}
 
 /// What programs do, by connection and end.
 #[derive(Clone, Copy, Debug)]
@@ -337,11 +321,11 @@ impl World {
             TcpAct::Open(number) => {
                 let host = self.talks[number].plan.hosts[0];
                 self.plan_break(number);
-                self.call(host, super::host::Call::Tcp(TcpCall::Connect(number)));
+                self.call(host, Call::Tcp(TcpCall::Connect(number)));
             }
             TcpAct::Accept { host, listener, life } => {
                 if self.hosts[host].life == life {
-                    self.call(host, super::host::Call::Tcp(TcpCall::Accept(listener)));
+                    self.call(host, Call::Tcp(TcpCall::Accept(listener)));
                 }
             }
             TcpAct::Write(number, end) => self.write_tcp(number, end),
@@ -397,7 +381,7 @@ impl World {
 
 /// Terms of a handler of this class.
 const fn terms_of(class: RtuClass, cost: RtuCost) -> RtuTerms {
-    RtuTerms { class, deadline: None, quantum: quantum(class), cost }
+    RtuTerms { class: class.sporadic(), deadline: None, quantum: quantum(class), cost }
 }
 
 /// What an output handler sends over a link.

@@ -8,13 +8,13 @@ use punctual_tcp::{Flow, State};
 
 use super::account::Account;
 use super::{
-    BACKLOG, Event, Inlet, Listening, Place, RING, Role, SegmentRing, Stage, Talk, TcpAct, TcpCall, World,
-    key_of, sending_over, terms_of,
+    BACKLOG, Event, Inlet, Listening, Place, RING, Role, SegmentRing, Stage, Talk, TcpAct, World, key_of,
+    sending_over, terms_of,
 };
 use crate::filters::Held;
 use crate::memory::{SimInbox, SimMemory, SimOutbox};
 use crate::scenario::tcp::segment_bytes;
-use crate::world::host::Call;
+use crate::world::call::{Call, TcpCall};
 
 /// How soon to check again whether the last segment of a connection has left.
 const LAST_SEGMENT_CHECK: Nanos = Nanos::from_micros(500);
@@ -67,7 +67,7 @@ impl World {
         tcp.listeners.insert(index, Listening { handler, segments, held, is_notified: false });
     }
 
-    /// There is no listener: whoever connects to it is refused.
+    /// There is no listener: connections to it are refused.
     fn excuse_clients(&mut self, leader: usize) {
         for talk in self.talks.iter_mut().filter(|talk| talk.plan.leader == leader) {
             talk.excuse.get_or_insert("there is no listener");

@@ -4,10 +4,11 @@
 use punctual_analysis::{Instant, Nanos};
 use punctual_tcp::Ended;
 
-use super::{Event, Stage, TcpAct, TcpCall, World, of_key};
+use super::{Event, Stage, TcpAct, World, of_key};
 use crate::entry::{Entry, TcpMoment};
 use crate::memory::Delivered;
 use crate::scenario::{Ending, Reads, Writes};
+use crate::world::call::TcpCall;
 
 /// Longest message of a bulk transfer.
 const BULK_BYTES_MAX: u64 = 6_000;

@@ -1,13 +1,11 @@
 //! The data of a connection that is guaranteed at both ends, with the same period T and B segments in each, on a clean wire.
 //!
 //! A period carries the data of B - 1 full segments: one may be cut in two, where the connection's buffer for sending begins
-//! again (`punctual_tcp::endsystem::segments_max`). What is written and known to the sender's host before a period of its clock
-//! begins leaves its link by that begin + `sent` of its output handler's grant. It is at the receiver's host after the link's propagation, and is taken
-//! by its processor after the release latency. The input handler runs in the periods of its own clock: B segments of those
-//! that are there when one begins, done by that begin + its bound. So the data of each period is at the program before the
-//! second period of the receiver ends in which it may be there: the one in which it came, and the next. That is a bound of
-//! sent + propagation + release latency + T + bound, and where the two clocks drift so far that two of the sender's periods
-//! fall into one of the receiver's, the later one waits for the next.
+//! again (`punctual_tcp::endsystem::segments_max`). Both handlers are released when a segment comes, at most B times in any
+//! window of T. A segment that is known to the sender's host at t is released at e = max(t, e of the segment B before it + T),
+//! and leaves its link by e + `sent` of the output handler's grant. It is at the receiver's host after the link's propagation,
+//! is taken by its processor after the release latency, and is released there by the same rule, on that host's clock. It is at
+//! the program by that release + the bound of the input handler.
 
 use std::collections::VecDeque;
 
@@ -35,16 +33,16 @@ pub(super) struct Promise {
     written: VecDeque<u64>,
     /// Ends of what is known, and when it is due.
     due: VecDeque<(u64, SimTime)>,
-    /// The sender's period that has data last.
-    last: u64,
-    /// The receiver's period that has data last, and its segments.
-    filled: (u64, u32),
+    /// Releases of the last B segments at the sender, the oldest first.
+    releases: VecDeque<Instant>,
+    /// The same at the receiver.
+    releases_in: VecDeque<Instant>,
     is_on: bool,
 }
 
 impl Promise {
     pub fn of(plan: &ConnectionPlan) -> Option<Self> {
-        let RtuClass::Guaranteed { period, units } = plan.classes[0] else { return None };
+        let RtuClass::Guaranteed { period, units, .. } = plan.classes[0] else { return None };
         let is_promised =
             plan.writes == [Writes::Budget, Writes::Nothing] && plan.classes[0] == plan.classes[1];
         let header_bytes = if plan.is_v6 { 40 } else { 20 } + TCP_BYTES;
@@ -56,8 +54,8 @@ impl Promise {
             bound: None,
             written: VecDeque::new(),
             due: VecDeque::new(),
-            last: 0,
-            filled: (0, 0),
+            releases: VecDeque::new(),
+            releases_in: VecDeque::new(),
             is_on: false,
         })
     }
@@ -100,27 +98,18 @@ impl Promise {
     pub fn notified(&mut self, now: Instant, [sender, receiver]: [HostClock; 2], travels: Nanos) {
         let (Some(sent), Some(bound)) = (self.sent, self.bound) else { return };
         while let Some(end) = self.written.pop_front() {
-            // The next period that begins, and that has no data yet.
-            self.last = now.0.div_ceil(self.period.0).max(self.last + 1);
-            let left = sender.when(Instant(self.last * self.period.0) + sent);
-            let there = receiver.read(left + travels);
-            let first = there.0.div_ceil(self.period.0);
+            let mut released = Instant::ZERO;
             for _ in 0..self.units {
-                self.fill(first);
+                let left = self.window(now).next(&mut self.releases) + sent;
+                let there = receiver.read(sender.when(left) + travels);
+                released = self.window(there).next(&mut self.releases_in);
             }
-            let done = Instant(self.filled.0 * self.period.0) + bound;
-            self.due.push_back((end, receiver.when(done)));
+            self.due.push_back((end, receiver.when(released + bound)));
         }
     }
 
-    /// One more segment is processed in the receiver's period `first`, or in the next that has room.
-    fn fill(&mut self, first: u64) {
-        let (period, used) = self.filled;
-        self.filled = match period.max(first) {
-            next if next > period => (next, 1),
-            _ if used < self.units => (period, used + 1),
-            _ => (period + 1, 1),
-        };
+    const fn window(&self, ready: Instant) -> Window {
+        Window { period: self.period, units: self.units as usize, ready }
     }
 
     /// So many bytes were read by `now`: how many periods' data were complete, and how late one of them was.
@@ -137,12 +126,29 @@ impl Promise {
     }
 }
 
+/// A segment that is ready to be released.
+struct Window {
+    period: Nanos,
+    units: usize,
+    ready: Instant,
+}
+
+impl Window {
+    /// Its release, after those before it.
+    fn next(&self, releases: &mut VecDeque<Instant>) -> Instant {
+        let oldest = if releases.len() < self.units { None } else { releases.pop_front() };
+        let release = oldest.map_or(self.ready, |oldest| self.ready.max(oldest + self.period));
+        releases.push_back(release);
+        release
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_period_that_is_full_moves_the_next_ones_data() {
+    fn data_that_comes_early_waits_until_its_window_has_room() {
         let mut promise = Promise {
             period: Nanos(100),
             units: 2,
@@ -151,23 +157,24 @@ mod tests {
             bound: Some(Nanos(40)),
             written: VecDeque::new(),
             due: VecDeque::new(),
-            last: 0,
-            filled: (0, 0),
+            releases: VecDeque::new(),
+            releases_in: VecDeque::new(),
             is_on: true,
         };
         let clocks = [HostClock::new(0, 0), HostClock::new(0, 0)];
         promise.wrote(20);
         promise.notified(Instant(101), clocks, Nanos(10));
-        // Sent in the period of 200, left by 250, there by 260, processed in that of 300.
+        // Left by 151, there by 161, processed by 201.
         promise.wrote(40);
         promise.wrote(60);
         promise.notified(Instant(190), clocks, Nanos(10));
-        assert_eq!(promise.due, [(20, SimTime(340)), (40, SimTime(440)), (60, SimTime(540))]);
-        assert_eq!(promise.read(19, SimTime(340)), (0, None));
-        assert_eq!(promise.read(20, SimTime(340)), (1, None));
-        let (judged, late) = promise.read(60, SimTime(540));
-        assert!(judged == 2 && late.expect("the second is late").contains("at 0.000440 ms"));
-        promise.fill(4);
-        assert_eq!(promise.filled, (6, 1), "an earlier period is over");
+        assert_eq!(promise.due, [(20, SimTime(201)), (40, SimTime(301)), (60, SimTime(401))]);
+        assert_eq!(promise.read(19, SimTime(201)), (0, None));
+        assert_eq!(promise.read(20, SimTime(201)), (1, None));
+        let (judged, late) = promise.read(60, SimTime(401));
+        assert!(judged == 2 && late.expect("the second is late").contains("at 0.000301 ms"));
+        promise.wrote(80);
+        promise.notified(Instant(900), clocks, Nanos(10));
+        assert_eq!(promise.due, [(80, SimTime(1_000))], "an earlier window is over");
     }
 }

@@ -36,7 +36,7 @@ impl World {
             let sent = costs.of_unit(WorkKind::Send, 1, packet_bytes - HEADER_BYTES as u32, true);
             let (units, period) = match plan.classes[end] {
                 RtuClass::LowDelay { interval, units, .. } => (u64::from(units), interval),
-                RtuClass::Guaranteed { period, units } => (u64::from(units), period),
+                RtuClass::Guaranteed { period, units, .. } => (u64::from(units), period),
                 RtuClass::BestEffort => continue,
             };
             // b_p is 1: both classes have as many calls as units.

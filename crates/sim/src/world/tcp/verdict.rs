@@ -3,7 +3,8 @@
 use punctual_analysis::{Instant, Nanos, Ppm};
 use punctual_tcp::Ended;
 
-use super::{CONNECTIONS_MAX, Role, Stage, TcpCall, World};
+use super::{CONNECTIONS_MAX, Role, Stage, World};
+use crate::world::call::TcpCall;
 
 /// Time for the resets of connections that need not end by themselves.
 pub(super) const RESETS: Nanos = Nanos::from_secs(1);

@@ -15,9 +15,9 @@ use rustix::thread::CapabilitySet;
 use self::settings::PACKET_BYTES_MAX;
 use super::{CheckedLink, Driver, DriverKind, Ends, LinkDriver, LinkInput, OpeningLinks, settings_of};
 use crate::config::ConfigError;
-use crate::config::convert::kernel_rate::{self, KernelRate};
-use crate::config::convert::pick;
 use crate::config::file::{LinkTable, XdpMode, ZeroCopyChoice};
+use crate::config::given::pick;
+use crate::config::kernel_rate::{self, KernelRate};
 use crate::finding::Finding;
 
 pub use self::settings::{XdpSettings, frame_bytes};
@@ -93,7 +93,7 @@ impl DriverKind for Xdp {
         let opened = settings::open(&settings, opening.forbidden).map_err(
             |FollowError { link, error }| match link {
                 Some(place) => ConfigError::Link { name: opening.links[place].name.to_owned(), error },
-                None => ConfigError::Driver { driver: Driver::XDP, error },
+                None => ConfigError::Driver { driver: self.name(), error },
             },
         )?;
         let watched = opened.into_iter().zip(opening.links).map(|(mut link, of)| {
@@ -115,7 +115,7 @@ impl DriverKind for Xdp {
         Some("Over a veth pair in a network of its own: needs root")
     }
 
-    /// Driver that stands in if veth pairs cannot be made.
+    /// Driver that is profiled instead if veth pairs cannot be made.
     fn substitute(&self) -> Option<Driver> {
         Some(Driver::UDP)
     }

@@ -8,7 +8,7 @@
 mod calls;
 mod conduct;
 mod outside;
-mod pace;
+mod releases;
 mod remote;
 mod sending;
 
@@ -20,10 +20,10 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Class as Rank, Instant, Nanos};
 
 use self::conduct::{Conduct, Verdict};
-use self::pace::Pace;
+use self::releases::Releases;
 use self::remote::Remote;
 use self::sending::{Route, Sending};
-use super::new::best_effort_parameters;
+use super::processor::best_effort_parameters;
 use super::{Context, Links, Owner, Plane, Processor};
 use crate::api::{
     Event, Misconduct, RtuClass, RtuCost, RtuCounters, RtuEvent, RtuGrant, RtuId, RtuRefusal, RtuSending,
@@ -120,7 +120,7 @@ struct Rtu<M: Memory> {
     called: Instant,
     /// Time at which it becomes ready.
     due: Option<Instant>,
-    pace: Option<Pace>,
+    releases: Option<Releases>,
     conduct: Conduct,
     demoted: Option<Misconduct>,
     counters: RtuCounters,
@@ -166,7 +166,7 @@ impl<M: Memory> Rtu<M> {
             again: None,
             called: Instant::ZERO,
             due: None,
-            pace: Pace::of(terms.class),
+            releases: Releases::of(terms.class),
             conduct: Conduct::default(),
             demoted: None,
             counters: RtuCounters::default(),
@@ -175,7 +175,7 @@ impl<M: Memory> Rtu<M> {
 
     /// Release of the next PDU within the budget.
     fn release(&self, now: Instant) -> Option<Instant> {
-        Some(self.pace.as_ref()?.release(self.since?, now))
+        Some(self.releases.as_ref()?.release(self.since?, now))
     }
 
     /// Whether the link has room for what it sends, and its program has reported the call before.
@@ -191,8 +191,8 @@ impl<M: Memory> Rtu<M> {
 
     /// PDUs of the next call, within the budget or beyond it.
     fn given(&self, within: bool, now: Instant) -> u32 {
-        match (&self.pace, self.since) {
-            (Some(pace), Some(since)) if within => pace.released(since, now, self.terms.quantum),
+        match (&self.releases, self.since) {
+            (Some(releases), Some(since)) if within => releases.released(since, now, self.terms.quantum),
             _ => self.terms.quantum,
         }
     }
@@ -210,14 +210,14 @@ impl<M: Memory> Rtu<M> {
             self.counters.took_max = self.counters.took_max.max(done.took);
         }
         // A call that found nothing to do has cost one all the same, and a timed one goes on with a whole quantum.
-        let whole = done.more && matches!(self.terms.class, RtuClass::Guaranteed { .. });
+        let whole = done.more && self.terms.class.periods().is_some();
         let charged = done.units.max(if whole { given } else { 1 });
-        let (Some(pace), Some(since), true) = (self.pace.as_mut(), self.since, within) else {
+        let (Some(releases), Some(since), true) = (self.releases.as_mut(), self.since, within) else {
             self.counters.units_beyond += u64::from(done.units);
             return (None, Nanos::ZERO);
         };
         self.counters.units += u64::from(done.units);
-        let release = pace.charge(since, self.called, charged);
+        let release = releases.charge(since, self.called, charged);
         let late = self.own.map_or(Nanos::ZERO, |own| now.since(release + own.bound));
         self.counters.late += u64::from(late > Nanos::ZERO);
         self.counters.late_max = self.counters.late_max.max(late);
@@ -231,7 +231,7 @@ impl<M: Memory> Rtu<M> {
 
     /// Whether it holds a place of the processor's admission: a demoted handler keeps its place.
     const fn holds(&self) -> bool {
-        self.own.is_some() || self.waiting.is_some() || self.demoted.is_some() && self.pace.is_some()
+        self.own.is_some() || self.waiting.is_some() || self.demoted.is_some() && self.releases.is_some()
     }
 
     /// Its handle among channels, where its program is another process.

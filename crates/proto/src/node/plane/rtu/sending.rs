@@ -7,7 +7,7 @@
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
-use super::pace::Sporadic;
+use super::releases::Sporadic;
 use super::{Own, Rtu};
 use crate::api::{PacketOut, RtuEvent, RtuId, RtuSending, RtuSent};
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};

@@ -111,7 +111,7 @@ fn a_broken_stage_refuses_handlers_where_that_is_wanted() {
 }
 
 fn handler_terms() -> RtuTerms {
-    let class = RtuClass::Guaranteed { period: MS(10), units: 1 };
+    let class = RtuClass::periodic(MS(10), 1);
     RtuTerms { class, deadline: None, quantum: 1, cost: RtuCost { run: Nanos(1_000), unit: Nanos(1_000) } }
 }
 

@@ -11,9 +11,9 @@ use punctual_proto::config::{Interference, LinkConfig, Pacing};
 use punctual_proto::ids::NodeId;
 use punctual_proto::{BitRate, Nanos, Ppm};
 
-use super::super::file::LinkTable;
-use super::super::{ConfigError, Source};
-use super::{pick, rate};
+use super::file::LinkTable;
+use super::given::pick;
+use super::{ConfigError, Source, rate};
 
 /// Smallest burst unless configured otherwise: two packets of 1,500 B on the wire, tagged.
 const BURST_BYTES_MIN: u64 = 2 * PACKET_BYTES;
@@ -28,7 +28,7 @@ const BURST: Nanos = Nanos::from_millis(1);
 
 /// A bound on kernel traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct KernelRate {
+pub(super) struct KernelRate {
     /// Rate in bits on the wire a second.
     pub rate_bps: u64,
     /// Burst in bytes on the wire.
@@ -41,7 +41,7 @@ pub(in super::super) struct KernelRate {
 }
 
 /// Reads the bound from the table.
-pub(in super::super) fn of(
+pub(super) fn of(
     table: &LinkTable,
     rate_error: Ppm,
     at: usize,

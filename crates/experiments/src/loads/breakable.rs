@@ -10,9 +10,9 @@ use super::{MessageReceiver, MessageSender, Offered};
 
 /// Whether a channel has ended under its load, and why; its two ends share it.
 #[derive(Clone, Debug, Default)]
-pub struct Fate(Arc<OnceLock<String>>);
+pub struct PathEnd(Arc<OnceLock<String>>);
 
-impl Fate {
+impl PathEnd {
     /// Why it has ended; `None`: it has not.
     pub fn ended(&self) -> Option<&str> {
         self.0.get().map(String::as_str)
@@ -24,23 +24,30 @@ impl Fate {
     }
 }
 
-/// Both ends of a channel, and its fate.
-pub fn mortal<O: MessageSender, I: MessageReceiver>(sender: O, receiver: I) -> (Mortal<O>, Mortal<I>, Fate) {
-    let fate = Fate::default();
-    (Mortal { end: sender, fate: fate.clone() }, Mortal { end: receiver, fate: fate.clone() }, fate)
+/// Both ends of a channel, and how its path ends.
+pub fn breakable<O: MessageSender, I: MessageReceiver>(
+    sender: O,
+    receiver: I,
+) -> (Breakable<O>, Breakable<I>, PathEnd) {
+    let path_end = PathEnd::default();
+    (
+        Breakable { end: sender, path_end: path_end.clone() },
+        Breakable { end: receiver, path_end: path_end.clone() },
+        path_end,
+    )
 }
 
 /// One end.
-pub struct Mortal<E> {
+pub struct Breakable<E> {
     end: E,
-    fate: Fate,
+    path_end: PathEnd,
 }
 
-impl<E: MessageSender> MessageSender for Mortal<E> {
+impl<E: MessageSender> MessageSender for Breakable<E> {
     fn offer(&mut self, message: &[u8]) -> anyhow::Result<Offered> {
         match self.end.offer(message) {
             Err(error) if matches!(error.downcast_ref(), Some(SendError::Closed(_))) => {
-                self.fate.note(&error);
+                self.path_end.note(&error);
                 Ok(Offered::Taken)
             }
             offered => offered,
@@ -48,11 +55,11 @@ impl<E: MessageSender> MessageSender for Mortal<E> {
     }
 }
 
-impl<E: MessageReceiver> MessageReceiver for Mortal<E> {
+impl<E: MessageReceiver> MessageReceiver for Breakable<E> {
     fn take(&mut self, message: &mut Vec<u8>, until: Instant) -> anyhow::Result<bool> {
         match self.end.take(message, until) {
             Err(error) if matches!(error.downcast_ref(), Some(RecvError::Closed(_))) => {
-                self.fate.note(&error);
+                self.path_end.note(&error);
                 sleep_until(until);
                 Ok(false)
             }
@@ -101,17 +108,17 @@ mod tests {
     #[test]
     fn a_lost_path_is_a_result_and_other_faults_are_errors() {
         let lost = Err(Some(CloseReason::PathLost));
-        let (mut sender, mut receiver, fate) =
-            mortal(Script(vec![Ok(()), lost, lost, Err(None)]), Script(vec![Ok(()), lost, Err(None)]));
+        let (mut sender, mut receiver, path_end) =
+            breakable(Script(vec![Ok(()), lost, lost, Err(None)]), Script(vec![Ok(()), lost, Err(None)]));
         assert_eq!(sender.offer(&[]).expect("it lives"), Offered::Full);
         assert!(receiver.take(&mut Vec::new(), now()).expect("it lives"));
-        assert_eq!(fate.ended(), None);
+        assert_eq!(path_end.ended(), None);
         for _ in 0..2 {
             assert_eq!(sender.offer(&[]).expect("a result"), Offered::Taken, "taken, and lost");
         }
         let until = now() + Nanos::from_millis(2);
         assert!(!receiver.take(&mut Vec::new(), until).expect("a result") && now() >= until);
-        assert!(fate.ended().is_some_and(|why| why.contains("down")), "{fate:?}");
+        assert!(path_end.ended().is_some_and(|why| why.contains("down")), "{path_end:?}");
         assert!(sender.offer(&[]).is_err() && receiver.take(&mut Vec::new(), now()).is_err());
     }
 }

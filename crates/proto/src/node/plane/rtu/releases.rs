@@ -9,23 +9,18 @@ use crate::api::RtuClass;
 
 /// The budget of a handler.
 #[derive(Debug)]
-pub(super) enum Pace {
+pub(super) enum Releases {
     /// At most so many PDUs in any window of an interval.
     Sporadic(Sporadic),
     /// At most so many in each period of the clock.
     Timed(Timed),
 }
 
-impl Pace {
+impl Releases {
     /// The budget of a class; `None` for best effort. Allocates the memory that it needs.
     pub fn of(class: RtuClass) -> Option<Self> {
-        match class {
-            RtuClass::LowDelay { interval, units, .. } => {
-                Some(Self::Sporadic(Sporadic::new(interval, units)))
-            }
-            RtuClass::Guaranteed { period, units } => Some(Self::Timed(Timed::new(period, units))),
-            RtuClass::BestEffort => None,
-        }
+        let sporadic = class.windows().map(|(window, units)| Self::Sporadic(Sporadic::new(window, units)));
+        sporadic.or_else(|| class.periods().map(|(period, units)| Self::Timed(Timed::new(period, units))))
     }
 
     /// e: when the next PDU of a handler is released that has had work since `since`.
@@ -155,37 +150,37 @@ mod tests {
 
     #[test]
     fn no_window_has_more_than_the_budget() {
-        let mut pace =
-            Pace::of(RtuClass::LowDelay { interval: MS(10), units: 2, priority: None }).expect("a budget");
-        assert_eq!(pace.charge(AT(0), AT(0), 1), AT(0));
-        assert_eq!(pace.charge(AT(9), AT(9), 1), AT(9), "the second of the window");
-        assert_eq!(pace.release(AT(9), AT(9)), AT(10), "the first one's window is over then");
-        assert_eq!((pace.released(AT(9), AT(9), 4), pace.released(AT(9), AT(10), 4)), (0, 1));
-        assert_eq!(pace.charge(AT(9), AT(10), 1), AT(10));
-        assert_eq!(pace.release(AT(9), AT(10)), AT(19), "a token bucket would let one go at 15");
-        assert_eq!(pace.released(AT(25), AT(25), 4), 2);
+        let mut releases = Releases::of(RtuClass::LowDelay { interval: MS(10), units: 2, priority: None })
+            .expect("a budget");
+        assert_eq!(releases.charge(AT(0), AT(0), 1), AT(0));
+        assert_eq!(releases.charge(AT(9), AT(9), 1), AT(9), "the second of the window");
+        assert_eq!(releases.release(AT(9), AT(9)), AT(10), "the first one's window is over then");
+        assert_eq!((releases.released(AT(9), AT(9), 4), releases.released(AT(9), AT(10), 4)), (0, 1));
+        assert_eq!(releases.charge(AT(9), AT(10), 1), AT(10));
+        assert_eq!(releases.release(AT(9), AT(10)), AT(19), "a token bucket would let one go at 15");
+        assert_eq!(releases.released(AT(25), AT(25), 4), 2);
     }
 
     #[test]
     fn what_was_taken_without_leave_is_paid_for_later() {
-        let mut pace =
-            Pace::of(RtuClass::LowDelay { interval: MS(10), units: 1, priority: None }).expect("a budget");
-        pace.charge(AT(0), AT(0), 3);
-        assert_eq!(pace.release(AT(1), AT(1)), AT(30));
-        let mut timed = Pace::of(RtuClass::Guaranteed { period: MS(10), units: 2 }).expect("a budget");
+        let mut releases = Releases::of(RtuClass::LowDelay { interval: MS(10), units: 1, priority: None })
+            .expect("a budget");
+        releases.charge(AT(0), AT(0), 3);
+        assert_eq!(releases.release(AT(1), AT(1)), AT(30));
+        let mut timed = Releases::of(RtuClass::periodic(MS(10), 2)).expect("a budget");
         timed.charge(AT(0), AT(0), 5);
         assert_eq!(timed.release(AT(0), AT(1)), AT(10), "a period begins with its own budget");
     }
 
     #[test]
     fn a_period_serves_what_was_there_when_it_began() {
-        let mut pace = Pace::of(RtuClass::Guaranteed { period: MS(10), units: 3 }).expect("a budget");
-        assert_eq!(pace.release(AT(1), AT(1)), AT(10));
-        assert_eq!((pace.released(AT(1), AT(9), 2), pace.released(AT(1), AT(10), 2)), (0, 2));
-        assert_eq!(pace.charge(AT(1), AT(10), 2), AT(10));
-        assert_eq!(pace.released(AT(1), AT(11), 2), 1, "no call crosses the end of a budget");
-        pace.charge(AT(1), AT(11), 1);
-        assert_eq!((pace.release(AT(1), AT(12)), pace.released(AT(1), AT(12), 2)), (AT(20), 0));
-        assert_eq!(pace.release(AT(1), AT(45)), AT(40), "an old one counts in the present period");
+        let mut releases = Releases::of(RtuClass::periodic(MS(10), 3)).expect("a budget");
+        assert_eq!(releases.release(AT(1), AT(1)), AT(10));
+        assert_eq!((releases.released(AT(1), AT(9), 2), releases.released(AT(1), AT(10), 2)), (0, 2));
+        assert_eq!(releases.charge(AT(1), AT(10), 2), AT(10));
+        assert_eq!(releases.released(AT(1), AT(11), 2), 1, "no call crosses the end of a budget");
+        releases.charge(AT(1), AT(11), 1);
+        assert_eq!((releases.release(AT(1), AT(12)), releases.released(AT(1), AT(12), 2)), (AT(20), 0));
+        assert_eq!(releases.release(AT(1), AT(45)), AT(40), "an old one counts in the present period");
     }
 }

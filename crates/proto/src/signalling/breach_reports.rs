@@ -20,8 +20,8 @@ use super::reports::Changed;
 use super::states::State;
 use super::{Channel, Signalling};
 use crate::api::{Breach, BrokenStage, Event, LateArrivals, Role, StageName};
+use crate::breach::Watch;
 use crate::ids::{ChannelId, LinkId, NodeId};
-use crate::watch::Watch;
 
 impl Signalling {
     /// A neighbour's report about packets of this node that arrived late.

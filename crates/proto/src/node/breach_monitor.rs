@@ -14,10 +14,10 @@ use punctual_analysis::{BitRate, Instant, Nanos};
 use super::Node;
 use super::late::{LastReport, watches};
 use crate::api::{Breach, Cause, Event, LateArrivals, StageName};
+use crate::breach::Lateness;
 use crate::ids::LinkId;
 use crate::limits::{LATE_ARRIVALS_INTERVAL, WATCH_SLOT};
 use crate::memory::Memory;
-use crate::watch::Lateness;
 
 /// Divisor of what was sent: more than this part must be missing at the other end before the link counts as
 /// slow.

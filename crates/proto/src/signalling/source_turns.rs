@@ -140,7 +140,7 @@ pub type Place = (Source, u64);
 
 /// A queue that serves hosts in turn, and the users of each host in turn. Each user's items are in order.
 #[derive(Debug)]
-pub struct Fair<T> {
+pub struct SourceTurns<T> {
     waiting: BTreeMap<Place, T>,
     counts: Counts,
     /// The host that was served last; `last_user` has the last user of each host. Only hosts that have
@@ -151,14 +151,14 @@ pub struct Fair<T> {
     number: u64,
 }
 
-impl<T> Default for Fair<T> {
+impl<T> Default for SourceTurns<T> {
     fn default() -> Self {
         let (waiting, counts, last_user) = (BTreeMap::new(), Counts::default(), BTreeMap::new());
         Self { waiting, counts, last: NodeId(0), last_user, number: 0 }
     }
 }
 
-impl<T> Fair<T> {
+impl<T> SourceTurns<T> {
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn hosts_have_turns_and_so_have_the_users_of_each() {
-        let mut queue = Fair::default();
+        let mut queue = SourceTurns::default();
         for number in 0..3 {
             for user in [0, 5, u32::MAX] {
                 queue.push(source(1, user), number);
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_new_waiter_is_served_next_however_much_waits() {
-        let mut queue = Fair::default();
+        let mut queue = SourceTurns::default();
         (0..1_000).for_each(|number| {
             queue.push(source(1, 3), number);
         });
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(queue.pop().map(|((source, _), _)| source.node.0), Some(4));
     }
 
-    /// Whoever adds a place twice has it once, and gives it back once.
+    /// A place that is added twice is held once, and given back once.
     #[test]
     fn a_place_is_taken_once_and_given_back_once() {
         let mut places = Places::default();

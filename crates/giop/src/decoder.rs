@@ -1,0 +1,163 @@
+//! Bytes to values.
+
+use alloc::vec::Vec;
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::limits::DEPTH_MAX;
+use crate::{ByteOrder, Decode, Error, Version};
+
+/// Reads bytes of somebody else.
+#[derive(Clone, Debug)]
+pub struct Decoder<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Where alignment counts from.
+    base: usize,
+    depth: usize,
+    order: ByteOrder,
+    version: Version,
+}
+
+impl<'a> Decoder<'a> {
+    /// Reads `bytes`, whose begin is aligned for everything.
+    pub fn new(bytes: &'a [u8], order: ByteOrder, version: Version) -> Self {
+        Self { bytes, at: 0, base: 0, depth: 0, order, version }
+    }
+
+    /// The order of its numbers.
+    pub fn order(&self) -> ByteOrder {
+        self.order
+    }
+
+    /// The version that it reads.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Bytes that were read.
+    pub fn offset(&self) -> usize {
+        self.at - self.base
+    }
+
+    /// Bytes that are left.
+    pub fn remaining(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// Skips bytes up to a multiple of `alignment`, a power of two.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`].
+    pub fn align(&mut self, alignment: usize) -> Result<(), Error> {
+        self.read(self.offset().wrapping_neg() & (alignment - 1)).map(drop)
+    }
+
+    /// So many bytes as they are.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`].
+    pub fn read(&mut self, length: usize) -> Result<&'a [u8], Error> {
+        let read = self.bytes[self.at..].get(..length).ok_or(Error::Truncated)?;
+        self.at += length;
+        Ok(read)
+    }
+
+    /// A length of elements that have at least `bytes_min` bytes each.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if so many cannot be there.
+    pub fn length(&mut self, bytes_min: usize) -> Result<usize, Error> {
+        let length = u32::decode(self)?;
+        let least = u64::from(length).saturating_mul(bytes_min as u64);
+        if least > self.remaining() as u64 { Err(Error::Length(length.into())) } else { Ok(length as usize) }
+    }
+
+    /// As [`Decoder::length`], and at most `bound`.
+    ///
+    /// # Errors
+    /// [`Error::Length`].
+    pub fn bounded_length(&mut self, bytes_min: usize, bound: Option<u32>) -> Result<usize, Error> {
+        let length = self.length(bytes_min)?;
+        match bound {
+            Some(bound) if length > bound as usize => Err(Error::Length(length as u64)),
+            _ => Ok(length),
+        }
+    }
+
+    /// One number of `SIZE` bytes, least significant first.
+    pub(crate) fn number<const SIZE: usize>(&mut self) -> Result<[u8; SIZE], Error> {
+        self.align(SIZE)?;
+        let mut number = [0; SIZE];
+        number.copy_from_slice(self.read(SIZE)?);
+        if self.order == ByteOrder::Big {
+            number.reverse();
+        }
+        Ok(number)
+    }
+
+    /// Numbers of `SIZE` bytes, whole.
+    pub(crate) fn numbers<T, const SIZE: usize>(&mut self, count: usize) -> Result<Vec<T>, Error>
+    where
+        T: FromBytes + IntoBytes + Clone,
+    {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        self.align(SIZE)?;
+        let length = count.checked_mul(SIZE).ok_or(Error::Truncated)?;
+        let bytes = self.read(length)?;
+        let mut numbers = alloc::vec![T::new_zeroed(); count];
+        numbers.as_mut_bytes().copy_from_slice(bytes);
+        if SIZE > 1 && self.order != ByteOrder::NATIVE {
+            let (each, _) = numbers.as_mut_bytes().as_chunks_mut::<SIZE>();
+            each.iter_mut().for_each(|number| number.reverse());
+        }
+        Ok(numbers)
+    }
+
+    /// Reads with `read` one level deeper.
+    ///
+    /// # Errors
+    /// [`Error::Depth`], and those of `read`.
+    pub fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        if self.depth >= DEPTH_MAX {
+            return Err(Error::Depth);
+        }
+        self.depth += 1;
+        let read = read(self);
+        self.depth -= 1;
+        read
+    }
+
+    /// Reads an encapsulation (CORBA 15.3.3).
+    ///
+    /// # Errors
+    /// Those of `read`, and [`Error::Length`].
+    pub fn encapsulation<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        let length = self.length(1)?;
+        let mut inner = self.clone();
+        inner.bytes = &self.bytes[..self.at + length];
+        inner.base = self.at;
+        self.at += length;
+        inner.order = match u8::decode(&mut inner)? {
+            0 => ByteOrder::Big,
+            1 => ByteOrder::Little,
+            other => return Err(Error::Boolean(other)),
+        };
+        inner.deeper(read)
+    }
+
+    /// The same bytes, to read again from an earlier place.
+    ///
+    /// # Errors
+    /// [`Error::TypeCode`] if the place is not before this one.
+    pub(crate) fn back_to(&self, at: usize) -> Result<Self, Error> {
+        if at >= self.at { Err(Error::TypeCode) } else { Ok(Self { at, ..self.clone() }) }
+    }
+
+    /// The present place, for [`Decoder::back_to`].
+    pub(crate) fn place(&self) -> usize {
+        self.at
+    }
+}

@@ -1,0 +1,109 @@
+//! Values to bytes.
+
+use alloc::vec::Vec;
+
+use zerocopy::IntoBytes;
+
+use crate::{ByteOrder, Encode, Error, Version};
+
+/// Bytes that grow.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    bytes: Vec<u8>,
+    /// Where alignment counts from.
+    base: usize,
+    order: ByteOrder,
+    version: Version,
+}
+
+impl Encoder {
+    /// Begins at an offset that is aligned for everything.
+    pub fn new(order: ByteOrder, version: Version) -> Self {
+        Self::on(Vec::new(), order, version)
+    }
+
+    /// Appends to `bytes`, whose end is aligned for everything.
+    pub fn on(bytes: Vec<u8>, order: ByteOrder, version: Version) -> Self {
+        Self { base: bytes.len(), bytes, order, version }
+    }
+
+    /// The order of its numbers.
+    pub fn order(&self) -> ByteOrder {
+        self.order
+    }
+
+    /// The version that it writes.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Bytes behind the place where alignment counts from.
+    pub fn offset(&self) -> usize {
+        self.bytes.len() - self.base
+    }
+
+    /// The place of the next byte, for references between places.
+    pub(crate) fn place(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// All bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Writes zeros up to a multiple of `alignment` bytes, a power of two.
+    pub fn align(&mut self, alignment: usize) {
+        let padding = self.offset().wrapping_neg() & (alignment - 1);
+        self.bytes.resize(self.bytes.len() + padding, 0);
+    }
+
+    /// Writes bytes as they are.
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Writes a length.
+    ///
+    /// # Errors
+    /// [`Error::Length`] beyond 2^32 - 1.
+    pub fn length(&mut self, length: usize) -> Result<(), Error> {
+        u32::try_from(length).map_err(|_| Error::Length(length as u64))?.encode(self)
+    }
+
+    /// Writes numbers of `SIZE` bytes, which are aligned by their size, whole.
+    pub(crate) fn numbers<T: IntoBytes + zerocopy::Immutable, const SIZE: usize>(&mut self, numbers: &[T]) {
+        if numbers.is_empty() {
+            return;
+        }
+        self.align(SIZE);
+        let bytes = numbers.as_bytes();
+        if SIZE == 1 || self.order == ByteOrder::NATIVE {
+            self.bytes.extend_from_slice(bytes);
+            return;
+        }
+        let (swapped, _) = bytes.as_chunks::<SIZE>();
+        self.bytes.extend(swapped.iter().flat_map(|number| number.iter().rev()));
+    }
+
+    /// Writes an encapsulation (CORBA 15.3.3): a sequence of bytes with an order and an alignment of its own.
+    ///
+    /// # Errors
+    /// Those of `write`, and [`Error::Length`].
+    pub fn encapsulation(&mut self, write: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
+        self.length(0)?;
+        let begin = self.bytes.len();
+        self.bytes.push(self.order.flag());
+        let outer = core::mem::replace(&mut self.base, begin);
+        let written = write(self);
+        self.base = outer;
+        let length = self.bytes.len() - begin;
+        let length = u32::try_from(length).map_err(|_| Error::Length(length as u64))?;
+        let length = match self.order {
+            ByteOrder::Big => length.to_be_bytes(),
+            ByteOrder::Little => length.to_le_bytes(),
+        };
+        self.bytes[begin - 4..begin].copy_from_slice(&length);
+        written
+    }
+}

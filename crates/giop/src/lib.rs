@@ -1,0 +1,111 @@
+//! CDR, CORBA's common data representation (CORBA 15.3): values to bytes and back.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`encoder`], [`decoder`] | bytes with their order, alignment and version |
+//! | [`value`] | [`Encode`] and [`Decode`], for primitive types, strings, sequences and arrays |
+//! | [`wide`], [`fixed`] | wide characters and strings, fixed-point numbers |
+//! | [`bounded`] | strings and sequences with a bound |
+//! | [`reference`] | references to objects |
+//! | [`typecode`], [`any`] | descriptions of types, and values that bring theirs |
+//! | [`limits`] | every limit against bad bytes |
+//!
+//! Memory is taken only for what is there: a length is compared with the bytes behind it before anything is
+//! allocated. Sequences of primitive types are copied whole. Code that `punctual-idl` generates uses this crate.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod any;
+pub mod bounded;
+pub mod decoder;
+pub mod encoder;
+pub mod fixed;
+pub mod limits;
+pub mod reference;
+pub mod typecode;
+pub mod value;
+pub mod wide;
+
+pub use any::Any;
+pub use bounded::Bounded;
+pub use decoder::Decoder;
+pub use encoder::Encoder;
+pub use fixed::Fixed;
+pub use reference::Reference;
+pub use typecode::TypeCode;
+pub use value::{Decode, Encode};
+pub use wide::{WChar, WString};
+
+/// The order of the bytes of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByteOrder {
+    /// Most significant first: flag 0.
+    Big,
+    /// Least significant first: flag 1.
+    Little,
+}
+
+impl ByteOrder {
+    /// The order of this machine.
+    pub const NATIVE: Self = if cfg!(target_endian = "little") { Self::Little } else { Self::Big };
+
+    /// The flag of messages and encapsulations (CORBA 15.3.3).
+    pub fn flag(self) -> u8 {
+        u8::from(self == Self::Little)
+    }
+}
+
+/// The version of GIOP, on which wide characters depend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// 1.0: no wide characters.
+    V1_0,
+    /// 1.1: wide characters have two bytes.
+    V1_1,
+    /// 1.2: wide characters have a length.
+    V1_2,
+}
+
+/// Why bytes are no value, or a value has no bytes. A system exception `MARSHAL` in CORBA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The bytes end within a value.
+    #[error("the message ends within a value")]
+    Truncated,
+    /// A length is greater than what is there, than a bound, or than a limit.
+    #[error("a length of {0} is too great")]
+    Length(u64),
+    /// A boolean that is neither 0 nor 1.
+    #[error("a boolean with the value {0}")]
+    Boolean(u8),
+    /// A string without its final zero byte, or with one within.
+    #[error("a string that does not end with its only zero byte")]
+    Terminator,
+    /// A string or a character that is not in its character set.
+    #[error("a character that is not in its character set")]
+    Character,
+    /// A number that no enumerator has.
+    #[error("no enumerator has the number {0}")]
+    Enumerator(u32),
+    /// A discriminator that the arm of a union does not have.
+    #[error("a discriminator that the arm of the union does not have")]
+    Discriminator,
+    /// A fixed-point number with a wrong digit or sign.
+    #[error("a fixed-point number with a wrong digit")]
+    Fixed,
+    /// A description of a type that is none: an unknown kind, or a reference to nowhere or into a loop.
+    #[error("a description of a type that is none")]
+    TypeCode,
+    /// More levels than the limit.
+    #[error("more than {} levels", limits::DEPTH_MAX)]
+    Depth,
+    /// GIOP 1.0 has no wide characters.
+    #[error("GIOP 1.0 has no wide characters")]
+    Version,
+    /// A value of another type than the one that is asked for.
+    #[error("a value of another type")]
+    Type,
+}

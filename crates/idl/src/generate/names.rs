@@ -1,0 +1,156 @@
+//! Rust's names for IDL's: in Rust's case, no keywords, each once in its module.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::model::{DefinitionId, Kind, ROOT, Specification};
+
+/// Words that cannot be names, even raw.
+const NEVER: &[&str] = &["self", "Self", "super", "crate", "_"];
+
+/// Keywords of Rust.
+const KEYWORDS: &[&str] = &[
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else",
+    "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro",
+    "match", "mod", "move", "mut", "override", "priv", "pub", "ref", "return", "static", "struct", "trait",
+    "true", "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+];
+
+/// Names that generated code uses for something else.
+const TAKEN: &[&str] = &["Box", "Err", "None", "Ok", "Option", "Result", "Some", "String", "Vec"];
+
+/// Words of a name: at underscores, and where a capital follows a small letter or ends a row of capitals.
+fn words(name: &str) -> Vec<String> {
+    let (mut words, mut word) = (Vec::new(), String::new());
+    let chars: Vec<char> = name.chars().collect();
+    for (at, &c) in chars.iter().enumerate() {
+        let before = at.checked_sub(1).map(|at| chars[at]);
+        let begins = c.is_ascii_uppercase()
+            && before.is_some_and(|before| {
+                !before.is_ascii_uppercase() || chars.get(at + 1).is_some_and(char::is_ascii_lowercase)
+            });
+        if (c == '_' || begins) && !word.is_empty() {
+            words.push(std::mem::take(&mut word));
+        }
+        if c != '_' {
+            word.push(c);
+        }
+    }
+    if !word.is_empty() {
+        words.push(word);
+    }
+    words
+}
+
+fn usable(name: String) -> String {
+    if NEVER.contains(&&*name) || name.is_empty() {
+        return name + "_";
+    }
+    if KEYWORDS.contains(&&*name) { format!("r#{name}") } else { name }
+}
+
+/// `LikeThis`, for types and variants.
+pub(super) fn camel(name: &str) -> String {
+    let word = |word: &String| {
+        let (first, rest) = word.split_at(1);
+        first.to_ascii_uppercase() + &rest.to_ascii_lowercase()
+    };
+    let mut camel = String::new();
+    for one in words(name).iter().map(word) {
+        // Digits of two words stay apart.
+        if camel.ends_with(|c: char| c.is_ascii_digit()) && one.starts_with(|c: char| c.is_ascii_digit()) {
+            camel.push('_');
+        }
+        camel.push_str(&one);
+    }
+    let camel = usable(camel);
+    if TAKEN.contains(&&*camel) { camel + "_" } else { camel }
+}
+
+/// `like_this`, for members, operations and modules.
+pub(super) fn snake(name: &str) -> String {
+    usable(words(name).join("_").to_ascii_lowercase())
+}
+
+/// `LIKE_THIS`, for constants.
+pub(super) fn screaming(name: &str) -> String {
+    words(name).join("_").to_ascii_uppercase()
+}
+
+/// `name`, or with underscores if it is taken.
+pub(super) fn unique(taken: &mut HashSet<String>, mut name: String) -> String {
+    while !taken.insert(name.clone()) {
+        name.push('_');
+    }
+    name
+}
+
+/// Names of all definitions.
+pub(super) struct Names {
+    items: HashMap<DefinitionId, String>,
+    modules: HashMap<DefinitionId, String>,
+}
+
+impl Names {
+    pub fn new(specification: &Specification) -> Self {
+        let mut names = Self { items: HashMap::new(), modules: HashMap::new() };
+        let scopes = std::iter::once(ROOT).chain(specification.all().map(|(id, _)| id));
+        for scope in scopes {
+            names.add_scope(specification, scope);
+        }
+        names
+    }
+
+    fn add_scope(&mut self, specification: &Specification, scope: DefinitionId) {
+        let (mut types, mut values) = (HashSet::from(["giop".to_owned()]), HashSet::new());
+        for &child in specification.get(scope).children() {
+            let definition = specification.get(child);
+            let name = definition.name();
+            match definition.kind() {
+                Kind::Constant(..) => drop(self.items.insert(child, unique(&mut values, screaming(name)))),
+                Kind::Enumerator(..) | Kind::Operation(_) | Kind::Attribute(_) => {}
+                Kind::Module => drop(self.modules.insert(child, unique(&mut types, snake(name)))),
+                _ => {
+                    self.items.insert(child, unique(&mut types, camel(name)));
+                    self.modules.insert(child, unique(&mut types, snake(name)));
+                }
+            }
+            if let Kind::Enum(enumerators) = definition.kind() {
+                let mut variants = HashSet::new();
+                for &one in enumerators {
+                    self.items.insert(one, unique(&mut variants, camel(specification.get(one).name())));
+                }
+            }
+        }
+    }
+
+    /// The name of a type, a constant or a variant.
+    pub fn item(&self, id: DefinitionId) -> &str {
+        self.items.get(&id).map_or("", String::as_str)
+    }
+
+    /// The module for what is declared in a definition.
+    pub fn module(&self, id: DefinitionId) -> &str {
+        self.modules.get(&id).map_or("", String::as_str)
+    }
+
+    /// The modules in which a definition is, outermost first.
+    fn modules(&self, specification: &Specification, id: DefinitionId) -> Vec<&str> {
+        let (mut path, mut here) = (Vec::new(), specification.get(id).parent());
+        while here != ROOT {
+            path.push(self.module(here));
+            here = specification.get(here).parent();
+        }
+        path.reverse();
+        path
+    }
+
+    /// How code beside `from` names `to`.
+    pub fn path(&self, specification: &Specification, from: DefinitionId, to: DefinitionId) -> String {
+        let (here, there) = (self.modules(specification, from), self.modules(specification, to));
+        let common = here.iter().zip(&there).take_while(|(one, other)| one == other).count();
+        let mut path = vec!["super"; here.len() - common];
+        path.extend(&there[common..]);
+        path.push(self.item(to));
+        path.join("::")
+    }
+}
