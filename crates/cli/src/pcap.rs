@@ -72,8 +72,8 @@ pub fn udp_headers([source, destination]: [SocketAddr; 2], payload: &[u8], whole
         0 => 0xffff,
         other => other,
     };
-    let udp = [&ports[..], &(if is_whole { sent } else { 0 }).to_be_bytes()].concat();
-    [ip_header(source.ip(), &addresses, length), udp].concat()
+    let datagram = [&ports[..], &(if is_whole { sent } else { 0 }).to_be_bytes()].concat();
+    [ip_header(source.ip(), &addresses, length), datagram].concat()
 }
 
 fn ip_header(source: IpAddr, addresses: &[u8], length: u16) -> Vec<u8> {
@@ -110,10 +110,10 @@ mod tests {
             let ends = ends.map(|end| end.parse::<SocketAddr>().expect(end));
             for payload in [&b"abcd"[..], b"abcde", b""] {
                 let headers = udp_headers(ends, payload, payload.len() as u32);
-                let (ip, udp) = headers.split_at(headers.len() - UDP_BYTES);
+                let (ip, rest) = headers.split_at(headers.len() - UDP_BYTES);
                 let addresses = if ends[0].is_ipv4() { &ip[12..] } else { &ip[8..] };
                 let length = (UDP_BYTES + payload.len()) as u64;
-                let all = sum(addresses) + u64::from(UDP) + length + sum(udp) + sum(payload);
+                let all = sum(addresses) + u64::from(UDP) + length + sum(rest) + sum(payload);
                 assert_eq!(checksum(all), 0, "{ends:?} {payload:?}");
                 if ends[0].is_ipv4() {
                     assert_eq!(checksum(sum(ip)), 0);

@@ -8,11 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use punctual_proto::Instant;
 use punctual_proto::api::{CAPTURE_HEAD_BYTES, CaptureHead, CapturedKind};
 use punctual_proto::ids::{ChannelId, LinkId};
-use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite, Outbox};
+use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite};
 use thiserror::Error;
-
-use crate::handle::{CallError, EngineHandle};
-use crate::processor::Processor;
 
 /// Which packets to copy; all parts must fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +77,11 @@ impl<I: Inbox> Capture<I> {
         Self { id, filter, inbox, message_bytes, number: 0 }
     }
 
+    /// Handle of the capture.
+    pub const fn id(&self) -> ChannelId {
+        self.id
+    }
+
     /// What is to be dropped by a thread that may close descriptors.
     pub fn into_inbox(self) -> I {
         self.inbox
@@ -108,50 +110,6 @@ impl<I: Inbox> Capture<I> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a capture runs already: end it, there can be one at a time")]
 pub struct CaptureBusy;
-
-impl<O: Outbox + 'static, I: Inbox + Send + 'static> EngineHandle<O, I> {
-    /// Copies packets into `inbox`, whose messages have `message_bytes` each, until [`Self::end_capture`] of the same id: a
-    /// handle that the node has reserved.
-    ///
-    /// # Errors
-    /// Inside, if a capture runs already; outside, that of [`EngineHandle::call`].
-    pub fn capture(
-        &self,
-        id: ChannelId,
-        filter: CaptureFilter,
-        (inbox, message_bytes): (I, u32),
-    ) -> Result<Result<(), CaptureBusy>, CallError> {
-        let capture = Capture::new(id, filter, (inbox, message_bytes));
-        let refused = self.ask(move |processor, _| processor.begin_capture(capture))?;
-        // The refused ring is dropped here, not by the processor.
-        Ok(refused.map_or(Ok(()), |_inbox| Err(CaptureBusy)))
-    }
-
-    /// Ends a capture; without effect if it has ended.
-    ///
-    /// # Errors
-    /// See [`EngineHandle::call`].
-    pub fn end_capture(&self, id: ChannelId) -> Result<(), CallError> {
-        // The ring is dropped here, not by the processor.
-        self.ask(move |processor, _| processor.end_capture(id)).map(drop)
-    }
-}
-
-impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
-    /// Begins a capture; gives its ring back if one runs already.
-    fn begin_capture(&mut self, capture: Capture<I>) -> Option<I> {
-        let running = self.capture();
-        if running.is_some() {
-            return Some(capture.into_inbox());
-        }
-        *running = Some(capture);
-        None
-    }
-
-    fn end_capture(&mut self, id: ChannelId) -> Option<I> {
-        self.capture().take_if(|capture| capture.id == id).map(Capture::into_inbox)
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@
 
 mod body;
 pub mod capture;
+mod captures;
 mod command;
 mod config;
 mod connections;

@@ -34,7 +34,7 @@ use punctual_os::calls::{self, Forbidden, ThreadKind};
 use punctual_os::heap::{Lease, Sizes};
 use punctual_os::{now, realtime, wait::Waiter};
 use punctual_proto::api::Event;
-use punctual_proto::ids::LinkId;
+use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::limits::RING_MESSAGES_BEHIND;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
@@ -318,9 +318,18 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
     }
 
-    /// The capture that runs.
-    pub(crate) const fn capture(&mut self) -> &mut Option<Capture<I>> {
-        &mut self.programs.capture
+    /// Begins a capture; gives its ring back if one runs already.
+    pub fn begin_capture(&mut self, capture: Capture<I>) -> Option<I> {
+        if self.programs.capture.is_some() {
+            return Some(capture.into_inbox());
+        }
+        self.programs.capture = Some(capture);
+        None
+    }
+
+    /// Ends a capture; its ring, if it runs.
+    pub fn end_capture(&mut self, id: ChannelId) -> Option<I> {
+        self.programs.capture.take_if(|capture| capture.id() == id).map(Capture::into_inbox)
     }
 
     fn serve_doorbells(&mut self, at: Instant) -> bool {

@@ -25,7 +25,7 @@ const CHECK: Duration = Duration::from_millis(100);
 #[derive(Args)]
 #[command(after_help = "Examples:\n  punctual capture -w wire.pcap --duration 10s\n  \
                   punctual capture -w - --port 6379 | tcpdump -n -r -\n\
-                  Packets over xdp pass the kernel by: no other program sees them. Each begins with its IP header. Packets of channels \
+                  Other programs do not see packets that pass the kernel by. Each begins with its IP header. Packets of channels \
                   and of signalling have headers of IP and UDP that were made from the link's addresses. Packets are copied \
                   beside the protocol's work: those that find no room in the ring are lost to the capture, and counted. One \
                   capture runs at a time. Root, the daemon's user and those in [daemon] capture_users may capture.\n\

@@ -14,12 +14,11 @@ use crate::testbed::scratch::Scratch;
 use crate::testbed::{Pair, PairSetup, Place, Wait, echo};
 
 const BUFFER_BYTES: usize = 200 << 10;
-/// Ports of the echo and of redis: at b's address, or at its loopback behind something.
-const ECHO: u16 = 7_001;
-pub(super) const REDIS: u16 = 6_379;
-/// A connection of low delay: segments of each direction in any interval. More than an echo needs, so that redis' connections
-/// have none of best effort under it.
-const CLASSES: [(u16, &str); 2] = [(ECHO, "low-delay --interval 4ms --units 8"), (REDIS, "best-effort")];
+/// What a server on b is reached by: its port, and the class of a relay's connections.
+pub(super) type Reached = (u16, &'static str);
+/// Segments of each direction in any interval: more than a round trip of each 5 ms takes.
+pub(super) const ECHO: Reached = (7_001, "low-delay --interval 4ms --units 8");
+pub(super) const REDIS: Reached = (6_379, "best-effort");
 
 /// What is between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,31 +44,37 @@ impl Drop for Process {
 /// Fields drop in this order.
 pub(super) struct World {
     between: Between,
-    _relays: Vec<Process>,
+    port: u16,
+    _relay: Option<Process>,
     _scratch: Scratch,
     pair: Pair,
 }
 
 impl World {
-    pub fn create(between: Between, setup: &PairSetup, conditions: &Conditions) -> anyhow::Result<Self> {
+    pub fn create(
+        between: Between,
+        (port, class): Reached,
+        setup: &PairSetup,
+        conditions: &Conditions,
+    ) -> anyhow::Result<Self> {
         let (pair, scratch) = (Pair::create(setup, conditions)?, Scratch::create()?);
         let network = pair.network().context("hosts on one machine")?;
         for (host, device) in network.hosts.iter().zip(["right", "left"]) {
             host.namespace.feed(&format!("ethtool -K {device} tso off gso off gro off"), "")?;
         }
-        let mut relays = Vec::new();
-        for (port, class) in CLASSES {
-            let address = SocketAddr::from((pair.address, port));
-            match between {
-                Between::Nothing => {}
-                Between::Proxy => proxy(pair.far_place()?, address)?,
-                Between::Relay if port == ECHO || super::redis::is_installed() => {
-                    relays.push(relay(&pair, conditions, &scratch, address, class)?);
-                }
-                Between::Relay => {}
-            }
+        let address = SocketAddr::from((pair.address, port));
+        let mut relay = None;
+        match between {
+            Between::Nothing => {}
+            Between::Proxy => proxy(pair.far_place()?, address)?,
+            Between::Relay => relay = Some(relay_of(&pair, conditions, &scratch, address, class)?),
         }
-        Ok(Self { between, _relays: relays, _scratch: scratch, pair })
+        Ok(Self { between, port, _relay: relay, _scratch: scratch, pair })
+    }
+
+    /// The port of its server.
+    pub const fn port(&self) -> u16 {
+        self.port
     }
 
     pub const fn pair(&self) -> &Pair {
@@ -86,7 +91,7 @@ impl World {
 
     /// Round trips to an echo on b.
     pub fn caller(&mut self) -> anyhow::Result<Box<dyn Caller>> {
-        let (server, client) = ((self.server_address(), ECHO), (self.pair.address, ECHO));
+        let (server, client) = ((self.server_address(), self.port), (self.pair.address, self.port));
         let listener = self.pair.far_place()?.within(|| Ok(TcpListener::bind(server)?))?;
         let near = self.pair.place.within(|| Ok(TcpStream::connect(client)?))?;
         let far = listener.accept()?.0;
@@ -142,7 +147,7 @@ fn copy(mut from: TcpStream, mut to: TcpStream) {
 }
 
 /// `punctual relay` on b, once it listens. It is this program.
-fn relay(
+fn relay_of(
     pair: &Pair,
     conditions: &Conditions,
     scratch: &Scratch,

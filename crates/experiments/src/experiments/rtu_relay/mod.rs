@@ -12,7 +12,7 @@ use anyhow::Context;
 use punctual::Nanos;
 use serde_json::json;
 
-use self::between::{Between, World};
+use self::between::{Between, ECHO, REDIS, World};
 use self::redis::Figures as Redis;
 use super::contest::block;
 use super::{Conditions, Measured, judged};
@@ -46,12 +46,17 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let (mut worlds, mut contenders) = (Vec::new(), Vec::new());
     for (name, between) in WORLDS {
         conditions.progress(format_args!("{name}"));
-        let mut world = World::create(between, &setup, conditions).context(name)?;
+        let mut world = World::create(between, ECHO, &setup, conditions).context(name)?;
         let caller = world.caller()?;
         contenders.push(Contender::new(name, Class::Ordinary, &world.pair().place, caller, LOADS.len()));
         worlds.push(world);
     }
-    let mut redis = worlds.iter().map(Redis::start).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut redis = Vec::new();
+    for (name, between) in WORLDS.into_iter().filter(|_| redis::is_installed()) {
+        conditions.progress(format_args!("{name}, redis"));
+        let world = World::create(between, REDIS, &setup, conditions).context(name)?;
+        redis.push(Redis::start(name, world)?);
+    }
     let witness = conditions.witness()?;
     for (load, name) in LOADS.iter().enumerate() {
         let _hogs = (load != IDLE).then(|| Hogs::start(HOGS)).transpose()?;
@@ -79,13 +84,13 @@ fn judge(contenders: &[Contender], redis: &[Redis], excuses: &Excuses) -> Measur
             let lost = json!({ "lost": contender.lost[load] });
             figures[load][world] = measured.add_side(first, &contender.sides[load], excuses, |_| lost);
         }
-        for (found, (world, _)) in redis.iter().zip(WORLDS) {
+        for found in redis {
             for row in found.rows(load) {
-                measured.add([json!({ "load": name, "world": world }), row]);
+                measured.add([json!({ "load": name, "world": found.name }), row]);
             }
         }
     }
-    if redis.iter().all(|found| found.rows(IDLE).is_empty()) {
+    if redis.is_empty() {
         measured.notes.push("redis was left out: redis-server and redis-benchmark are not installed".into());
     }
     for (load, name) in LOADS.iter().enumerate() {

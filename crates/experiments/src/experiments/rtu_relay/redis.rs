@@ -9,8 +9,7 @@ use punctual_os::clock::{duration, now};
 use serde_json::{Value, json};
 
 use super::LOADS;
-use super::between::{Process, REDIS, World};
-use crate::testbed::Place;
+use super::between::{Process, World};
 
 const CLIENTS: &str = "16";
 const STARTED_WITHIN: Nanos = Nanos::from_secs(10);
@@ -33,32 +32,28 @@ struct Found {
     max_us: f64,
 }
 
-/// A server behind what is between, and what its runs found by load. Without redis it finds nothing.
+/// A server behind what is between, and what its runs found by load. Fields drop in this order.
 pub(super) struct Figures {
-    server: Option<Process>,
-    near: Place,
-    address: String,
+    pub name: &'static str,
+    _server: Process,
+    world: World,
     found: [Vec<Found>; LOADS.len()],
 }
 
 impl Figures {
-    pub fn start(world: &World) -> anyhow::Result<Self> {
-        let (near, address) = (world.pair().place.clone(), world.pair().address.to_string());
-        let mut figures = Self { server: None, near, address, found: Default::default() };
-        if !is_installed() {
-            return Ok(figures);
-        }
-        let bind = world.server_address();
-        let far = world.pair().far_place()?;
+    /// Starts the server of a world.
+    pub fn start(name: &'static str, world: World) -> anyhow::Result<Self> {
+        let (bind, port) = (world.server_address(), world.port());
+        let far = world.pair().far_place()?.clone();
         let server = far.within(|| {
-            let (bind, port) = (bind.to_string(), REDIS.to_string());
+            let (bind, port) = (bind.to_string(), port.to_string());
             let mut command = Command::new("redis-server");
             command.args(["--bind", &bind, "--port", &port, "--save", "", "--protected-mode", "no"]);
             Ok(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
         })?;
-        figures.server = Some(Process(server));
+        let figures = Self { name, _server: Process(server), world, found: Default::default() };
         let until = now() + STARTED_WITHIN;
-        while far.within(|| Ok(TcpStream::connect((bind, REDIS)).is_err()))? {
+        while far.within(|| Ok(TcpStream::connect((bind, port)).is_err()))? {
             ensure!(now() < until, "redis-server does not listen");
             std::thread::sleep(duration(Nanos::from_millis(10)));
         }
@@ -67,11 +62,9 @@ impl Figures {
 
     /// Runs the benchmark once.
     pub fn round(&mut self, load: usize, requests: u32) -> anyhow::Result<()> {
-        if self.server.is_none() {
-            return Ok(());
-        }
-        let (address, port, requests) = (self.address.clone(), REDIS.to_string(), requests.to_string());
-        let output = self.near.within(|| {
+        let (address, port) = (self.world.pair().address.to_string(), self.world.port().to_string());
+        let requests = requests.to_string();
+        let output = self.world.pair().place.within(|| {
             let mut command = Command::new("timeout");
             command.args([
                 "60",
