@@ -28,7 +28,7 @@ struct Direction {
     written: usize,
     /// The source has ended.
     saw_end: bool,
-        /// The end was passed on to the other side.
+    /// The end was passed on to the other side.
     is_closed: bool,
     total: u64,
 }
@@ -39,22 +39,22 @@ impl Direction {
         Self { buffer, bytes: 0, written: 0, saw_end: false, is_closed: false, total: 0 }
     }
 
-        /// Whether bytes in the buffer wait to be written.
+    /// Whether bytes in the buffer wait to be written.
     const fn is_pending(&self) -> bool {
         self.written < self.bytes
     }
 
-        /// Whether the buffer is free for bytes from the source.
+    /// Whether the buffer is free for bytes from the source.
     const fn wants_bytes(&self) -> bool {
         !self.is_pending() && !self.saw_end
     }
 
-        /// Whether the end must now be passed on.
+    /// Whether the end must now be passed on.
     const fn is_ending(&self) -> bool {
         self.saw_end && !self.is_pending() && !self.is_closed
     }
 
-        /// Reads into the buffer if it is empty. Returns whether bytes came.
+    /// Reads into the buffer if it is empty. Returns whether bytes came.
     fn fill(&mut self, from: &mut impl Read) -> io::Result<bool> {
         if !self.wants_bytes() {
             return Ok(false);
@@ -64,7 +64,7 @@ impl Direction {
         Ok(true)
     }
 
-        /// Writes the bytes in the buffer. Returns whether any were written.
+    /// Writes the bytes in the buffer. Returns whether any were written.
     fn drain(&mut self, to: &mut impl Write) -> io::Result<bool> {
         if !self.is_pending() {
             return Ok(false);
@@ -88,11 +88,11 @@ fn unless_it_would_block(result: io::Result<usize>) -> io::Result<Option<usize>>
 /// The bytes that were forwarded, and the error if a side did not close in order.
 #[derive(Debug)]
 pub struct Carried {
-        /// Bytes from the network to the program.
+    /// Bytes from the network to the program.
     pub in_bytes: u64,
-        /// Bytes from the program to the network.
+    /// Bytes from the program to the network.
     pub out_bytes: u64,
-        /// The error of one side. The other side was reset because of it.
+    /// The error of one side. The other side was reset because of it.
     pub error: Option<io::Error>,
 }
 
@@ -106,7 +106,7 @@ pub fn carry(mut wire: TcpStream, program: &KernelStream) -> Carried {
                 wait(&wire, program, &inward, &outward)?;
             }
         }
-                // If the relay ended before, the bytes that have not left yet would be lost.
+        // If the relay ended before, the bytes that have not left yet would be lost.
         wire.wait_sent(LAST_BYTES_WAIT).map(drop)
     });
     if result.is_err() {
@@ -117,7 +117,7 @@ pub fn carry(mut wire: TcpStream, program: &KernelStream) -> Carried {
 
 /// Resets both sides.
 pub fn reset(wire: &TcpStream, program: &KernelStream) {
-        // If this fails, that side is gone already.
+    // If this fails, that side is gone already.
     let _ = wire.abort();
     reset_program(program);
 }
@@ -139,7 +139,7 @@ fn turn(
     if inward.is_ending() {
         inward.is_closed = true;
         moved = true;
-                // If this fails, the program is gone, and has closed both directions.
+        // If this fails, the program is gone, and has closed both directions.
         let _ = program.shutdown(Shutdown::Write);
     }
     moved |= outward.fill(&mut program)?;

@@ -14,11 +14,11 @@ use thiserror::Error;
 /// Which packets to copy: those that match all fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaptureFilter {
-        /// Only packets of this link.
+    /// Only packets of this link.
     pub link: Option<LinkId>,
-        /// Only TCP segments of one connection: this host's address and port, and the peer's.
+    /// Only TCP segments of one connection: this host's address and port, and the peer's.
     pub ends: Option<[SocketAddr; 2]>,
-        /// Only TCP segments with this port at either end.
+    /// Only TCP segments with this port at either end.
     pub port: Option<u16>,
 }
 
@@ -67,9 +67,9 @@ pub(crate) struct Capture<I> {
     id: ChannelId,
     filter: CaptureFilter,
     inbox: I,
-        /// Size of one message of the ring, in bytes.
+    /// Size of one message of the ring, in bytes.
     message_bytes: u32,
-        /// Packets so far, including those that found no room in the ring.
+    /// Packets so far, including those that found no room in the ring.
     number: u64,
 }
 
@@ -88,7 +88,7 @@ impl<I: Inbox> Capture<I> {
         self.inbox
     }
 
-        /// Copies a packet if it matches the filter and the ring has room.
+    /// Copies a packet if it matches the filter and the ring has room.
     pub fn packet(&mut self, head: (CapturedKind, bool, LinkId), packet: &[u8], at: Instant) {
         let (kind, is_sent, link) = head;
         let head =
