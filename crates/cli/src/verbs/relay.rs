@@ -117,10 +117,7 @@ impl WireListener {
         Ok(match at {
             WireEnd::Address(at) => Self::Address(endsystem.bind_tcp(*at, qos, backlog)?),
             WireEnd::Reserved(port, deadline) => {
-                let number = port.parse().ok().filter(|port| *port > 0);
-                let wrong = || Usage(format!("--listen {port}: with --reserve, give a port of 1 to 65535"));
-                let port = number.ok_or_else(wrong)?;
-                Self::Reserved(endsystem.bind_tcp_reserved(port, qos, *deadline, backlog)?)
+                Self::Reserved(endsystem.bind_tcp_reserved(port.parse()?, qos, *deadline, backlog)?)
             }
         })
     }
@@ -211,6 +208,7 @@ impl Relay {
 
     fn wire_end(&self, option: &str, text: &str) -> anyhow::Result<WireEnd> {
         if self.reserve {
+            check_reserved(option, text)?;
             return Ok(WireEnd::Reserved(text.into(), self.deadline));
         }
         let address = text.parse().map_err(|_| {
@@ -288,6 +286,19 @@ impl Relay {
             Ok(())
         })
     }
+}
+
+/// Checks an end on a reserved path: `PORT` to listen at, `PORT@HOST` to connect to.
+fn check_reserved(option: &str, text: &str) -> Result<(), Usage> {
+    let is_peer = option == "--connect";
+    let (port, host) = text.split_once('@').map_or((text, None), |(port, host)| (port, Some(host)));
+    let has_host = host.is_some_and(|host| !host.is_empty());
+    if port.parse().is_ok_and(|port: u16| port > 0) && has_host == is_peer && host.is_some() == is_peer {
+        return Ok(());
+    }
+    let form =
+        if is_peer { "a port and the name of a host, like 6379@hostb" } else { "a port of 1 to 65535" };
+    Err(Usage(format!("{option} {text}: with --reserve, give {form}")))
 }
 
 fn to_program(wire: TcpStream, to: SocketAddr) -> Ended {
