@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`encoder`], [`decoder`] | bytes with their order, alignment and version |
 //! | [`value`] | [`Encode`] and [`Decode`], for primitive types, strings, sequences and arrays |
+//! | [`flat`] | types whose number of bytes is known to the compiler |
 //! | [`wide`], [`fixed`] | wide characters and strings, fixed-point numbers |
 //! | [`bounded`] | strings and sequences with a bound |
 //! | [`reference`] | references to objects |
@@ -23,6 +24,7 @@ pub mod bounded;
 pub mod decoder;
 pub mod encoder;
 pub mod fixed;
+pub mod flat;
 pub mod limits;
 pub mod reference;
 pub mod typecode;
@@ -34,6 +36,7 @@ pub use bounded::Bounded;
 pub use decoder::Decoder;
 pub use encoder::Encoder;
 pub use fixed::Fixed;
+pub use flat::{Flat, Layout};
 pub use reference::Reference;
 pub use typecode::TypeCode;
 pub use value::{Decode, Encode};

@@ -13,11 +13,12 @@
 //! What is declared in an interface, structure or union is in a module of its name.
 
 mod data;
+mod flat;
 mod names;
 mod types;
 mod unions;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::model::{Definition, DefinitionId, Flavour, Interface, Kind, ROOT, Specification, Type};
 use names::Names;
@@ -35,7 +36,6 @@ pub struct Generated {
 #[derive(Clone, Copy, Debug, Default)]
 struct Uses {
     giop: bool,
-    encode: bool,
 }
 
 struct Generator<'a> {
@@ -43,6 +43,8 @@ struct Generator<'a> {
     names: Names,
     /// Definitions without code.
     absent: HashSet<DefinitionId>,
+    /// Structures whose number of bytes the compiler knows.
+    flat: HashMap<DefinitionId, flat::Size>,
     out: String,
     indent: usize,
     uses: Uses,
@@ -55,6 +57,7 @@ pub fn generate(specification: &Specification, source: &str) -> Generated {
         specification,
         names: Names::new(specification),
         absent: skipped.iter().map(|(id, _)| *id).collect(),
+        flat: flat::flat_structures(specification),
         out: String::new(),
         indent: 0,
         uses: Uses::default(),
@@ -153,7 +156,6 @@ impl Generator<'_> {
             self.out.extend(std::iter::repeat_n("    ", self.indent));
             self.out.push_str(text);
             self.uses.giop |= text.contains("giop::");
-            self.uses.encode |= text.contains(".encode(");
         }
         self.out.push('\n');
     }
@@ -176,12 +178,8 @@ impl Generator<'_> {
             self.definition(child);
         }
         let body = std::mem::replace(&mut self.out, outer);
-        match self.uses {
-            Uses { encode: true, .. } => self.line("use punctual_giop::{self as giop, Encode as _};"),
-            Uses { giop: true, .. } => self.line("use punctual_giop as giop;"),
-            Uses { .. } => {}
-        }
         if self.uses.giop {
+            self.line("use punctual_giop as giop;");
             self.line("");
         }
         self.uses = uses;
