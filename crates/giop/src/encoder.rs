@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use zerocopy::IntoBytes;
 
-use crate::{ByteOrder, Encode, Error, Version};
+use crate::{ByteOrder, Error, Version};
 
 /// Bytes that grow.
 #[derive(Clone, Debug)]
@@ -52,6 +52,36 @@ impl Encoder {
         self.bytes
     }
 
+    /// All bytes so far.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Forgets all bytes and keeps their memory. Alignment counts from the next byte.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+        self.begin();
+    }
+
+    /// Forgets the bytes from this place on.
+    pub(crate) fn truncate(&mut self, place: usize) {
+        self.bytes.truncate(place);
+    }
+
+    /// Alignment counts from the next byte.
+    pub(crate) fn begin(&mut self) {
+        self.base = self.bytes.len();
+    }
+
+    /// Writes a number of 32 bits over the one at this place.
+    pub(crate) fn patch(&mut self, place: usize, number: u32) {
+        let number = match self.order {
+            ByteOrder::Big => number.to_be_bytes(),
+            ByteOrder::Little => number.to_le_bytes(),
+        };
+        self.bytes[place..place + 4].copy_from_slice(&number);
+    }
+
     /// Writes zeros up to a multiple of `alignment` bytes, a power of two.
     pub fn align(&mut self, alignment: usize) {
         let padding = self.offset().wrapping_neg() & (alignment - 1);
@@ -68,7 +98,9 @@ impl Encoder {
     /// # Errors
     /// [`Error::Length`] beyond 2^32 - 1.
     pub fn length(&mut self, length: usize) -> Result<(), Error> {
-        u32::try_from(length).map_err(|_| Error::Length(length as u64))?.encode(self)
+        let length = u32::try_from(length).map_err(|_| Error::Length(length as u64))?;
+        self.numbers::<_, 4>(&[length]);
+        Ok(())
     }
 
     /// Writes numbers of `SIZE` bytes, which are aligned by their size, whole.
@@ -110,11 +142,7 @@ impl Encoder {
         self.base = outer;
         let length = self.bytes.len() - begin;
         let length = u32::try_from(length).map_err(|_| Error::Length(length as u64))?;
-        let length = match self.order {
-            ByteOrder::Big => length.to_be_bytes(),
-            ByteOrder::Little => length.to_le_bytes(),
-        };
-        self.bytes[begin - 4..begin].copy_from_slice(&length);
+        self.patch(begin - 4, length);
         written
     }
 }

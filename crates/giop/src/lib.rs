@@ -1,4 +1,4 @@
-//! CDR, CORBA's common data representation (CORBA 15.3): values to bytes and back.
+//! GIOP, the protocol between ORBs (CORBA 15): its data representation CDR, its messages, and references to objects.
 //!
 //! | module | owns |
 //! |---|---|
@@ -7,8 +7,11 @@
 //! | [`flat`] | types whose number of bytes is known to the compiler |
 //! | [`wide`], [`fixed`] | wide characters and strings, fixed-point numbers |
 //! | [`bounded`] | strings and sequences with a bound |
-//! | [`reference`] | references to objects |
 //! | [`typecode`], [`any`] | descriptions of types, and values that bring theirs |
+//! | [`tagged`] | lists of service contexts and of components |
+//! | [`reference`] | references to objects, and their forms as text |
+//! | [`exception`] | system exceptions |
+//! | [`message`] | messages |
 //! | [`limits`] | every limit against bad bytes |
 //!
 //! Memory is taken only for what is there: a length is compared with the bytes behind it before anything is
@@ -23,10 +26,13 @@ pub mod any;
 pub mod bounded;
 pub mod decoder;
 pub mod encoder;
+pub mod exception;
 pub mod fixed;
 pub mod flat;
 pub mod limits;
+pub mod message;
 pub mod reference;
+pub mod tagged;
 pub mod typecode;
 pub mod value;
 pub mod wide;
@@ -35,9 +41,11 @@ pub use any::Any;
 pub use bounded::Bounded;
 pub use decoder::Decoder;
 pub use encoder::Encoder;
+pub use exception::{Completion, SystemException, SystemExceptionKind};
 pub use fixed::Fixed;
 pub use flat::{Flat, Layout};
 pub use reference::Reference;
+pub use tagged::{Tagged, TaggedList};
 pub use typecode::TypeCode;
 pub use value::{Decode, Encode};
 pub use wide::{WChar, WString};
@@ -62,7 +70,7 @@ impl ByteOrder {
 }
 
 /// The version of GIOP, on which wide characters depend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// 1.0: no wide characters.
     V1_0,
@@ -70,6 +78,27 @@ pub enum Version {
     V1_1,
     /// 1.2: wide characters have a length.
     V1_2,
+}
+
+impl Version {
+    /// The version with these numbers.
+    pub fn from_numbers(major: u8, minor: u8) -> Option<Self> {
+        match (major, minor) {
+            (1, 0) => Some(Self::V1_0),
+            (1, 1) => Some(Self::V1_1),
+            (1, 2) => Some(Self::V1_2),
+            _ => None,
+        }
+    }
+
+    /// Its numbers.
+    pub fn numbers(self) -> (u8, u8) {
+        match self {
+            Self::V1_0 => (1, 0),
+            Self::V1_1 => (1, 1),
+            Self::V1_2 => (1, 2),
+        }
+    }
 }
 
 /// Why bytes are no value, or a value has no bytes. A system exception `MARSHAL` in CORBA.
@@ -105,8 +134,8 @@ pub enum Error {
     /// More levels than the limit.
     #[error("more than {} levels", limits::DEPTH_MAX)]
     Depth,
-    /// GIOP 1.0 has no wide characters.
-    #[error("GIOP 1.0 has no wide characters")]
+    /// This version of GIOP does not have this: 1.0 has no wide characters.
+    #[error("this version of GIOP does not have this")]
     Version,
     /// A value of another type than the one that is asked for.
     #[error("a value of another type")]

@@ -11,3 +11,6 @@ pub const FIXED_DIGITS_MAX: u16 = 31;
 
 /// Bytes of the names in one description of a type, those that it refers to counted each time.
 pub const TYPE_NAMES_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of a reference as text: two hexadecimal digits for each byte.
+pub const REFERENCE_TEXT_BYTES_MAX: usize = 1 << 20;

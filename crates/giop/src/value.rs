@@ -164,24 +164,11 @@ impl Encode for String {
     }
 }
 
-/// The bytes of a string, without the last.
-pub(crate) fn string_bytes<'a>(from: &mut Decoder<'a>) -> Result<&'a [u8], Error> {
-    let length = from.length(1)?;
-    // The standard has no strings without their zero byte; some ORBs send them for empty ones.
-    let Some(length) = length.checked_sub(1) else { return Ok(&[]) };
-    let bytes = from.read(length)?;
-    if from.read(1)? != [0] || bytes.contains(&0) {
-        return Err(Error::Terminator);
-    }
-    Ok(bytes)
-}
-
 impl Decode for String {
     const BYTES_MIN: usize = 4;
 
     fn decode(from: &mut Decoder<'_>) -> Result<Self, Error> {
-        let bytes = string_bytes(from)?;
-        core::str::from_utf8(bytes).map(Self::from).map_err(|_| Error::Character)
+        from.text().map(Self::from)
     }
 }
 
