@@ -114,8 +114,10 @@ fn code_for_all_files_of_tao_compiles_without_a_warning() {
         return;
     };
     let folder = tree.join("TAO/tests/IDL_Test");
-    let options =
-        Options { include_dirs: vec![folder.clone(), tree.join("TAO"), tree.join("TAO/tao")], defines: vec![] };
+    let options = Options {
+        include_dirs: vec![folder.clone(), tree.join("TAO"), tree.join("TAO/tao")],
+        defines: vec![],
+    };
     let groups = groups(files(&folder), &options);
     assert!(!groups.is_empty());
     compiles("tao", &generated(&groups));

@@ -13,7 +13,9 @@ mod figures;
 mod types;
 
 use figures::figures::Ten;
-use types::types::{Colour, Either, Empty, GREETING, LIMIT, Node, NotFound, Person, Point, Sample, Shape, Wide};
+use types::types::{
+    Colour, Either, Empty, GREETING, LIMIT, Node, NotFound, Person, Point, Sample, Shape, Wide,
+};
 
 const ORDERS: [ByteOrder; 2] = [ByteOrder::Big, ByteOrder::Little];
 
@@ -148,7 +150,8 @@ fn bytes_that_are_no_value_are_refused() {
         bad[place] = byte;
         assert_eq!(read(&bad), Err(error));
     }
-    let refused = |bytes: &[u8]| Vec::<Ten>::decode(&mut Decoder::new(bytes, ByteOrder::Little, Version::V1_2));
+    let refused =
+        |bytes: &[u8]| Vec::<Ten>::decode(&mut Decoder::new(bytes, ByteOrder::Little, Version::V1_2));
     assert_eq!(refused(&[0xFF; 60]), Err(Error::Length(u32::MAX.into())));
     let mut to = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
     assert_eq!(Sample { letter: '€', ..sample(1) }.encode(&mut to), Err(Error::Character));

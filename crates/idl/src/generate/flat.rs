@@ -37,7 +37,9 @@ pub(super) fn flat_structures(specification: &Specification) -> HashMap<Definiti
         let Kind::Struct(of) = definition.kind() else { continue };
         let base = of.base.map_or(Some(Size::default()), |base| flat.get(&base).copied());
         let size = of.members.iter().try_fold(base, |all, member| {
-            let (Some(all), Some(one)) = (all, size(specification, &flat, &member.type_)) else { return None };
+            let (Some(all), Some(one)) = (all, size(specification, &flat, &member.type_)) else {
+                return None;
+            };
             Some(Size { parts: all.parts + one.parts, bytes: all.bytes + one.bytes }.limited())
         });
         if let Some(size) = size.flatten().filter(|size| size.parts > 0) {

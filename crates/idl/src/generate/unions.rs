@@ -224,10 +224,7 @@ impl Generator<'_> {
 
     fn describe_union(&mut self, id: DefinitionId, parts: &Parts) {
         self.open_describe(id, "within, named");
-        self.line(&format!(
-            "let discriminator = Box::new({}::describe(within));",
-            parts.discriminator
-        ));
+        self.line(&format!("let discriminator = Box::new({}::describe(within));", parts.discriminator));
         self.open("let arms = vec![");
         let (mut count, mut default) = (0, None);
         for variant in &parts.variants {
