@@ -62,7 +62,7 @@ fn conditions_choose() {
     assert_eq!(value(chain, &[]), "Integer(3");
     assert_eq!(errors("#if 1\n"), ["1:2: this condition has no #endif"]);
     assert_eq!(errors("#endif\n"), ["1:2: #endif without #if"]);
-    assert_eq!(errors("#if 0\n#else\n#elif 1\n#endif\n"), ["3:2: #elif behind #else"]);
+    assert_eq!(errors("#if 0\n#else\n#elif 1\n#endif\n"), ["3:2: #elif after #else"]);
     assert_eq!(errors("#error no \\\nway // here\n"), ["1:2: #error no way"]);
     assert_eq!(errors("#frob\n"), ["1:2: unknown directive: \"frob\""]);
 }

@@ -212,7 +212,7 @@ fn structures_unions_and_enumerations_follow_the_rules() {
             &["1:17: a discriminator is an integer, a character, a boolean or an enumeration"],
         ),
         ("union U switch (long) { case 1: long a; case 1: long b; };", &["1:46: this label is used already"]),
-        ("union U switch (long) { default: long a; default: long b; };", &["1:42: a second default"]),
+        ("union U switch (long) { default: long a; default: long b; };", &["1:42: this union already has a default"]),
         ("union U switch (long) { long a; };", &["1:25: expected \"case\" or \"default\", found \"long\""]),
         ("enum E { a, };", &["1:13: expected an enumerator, found \"}\""]),
         ("struct S { void x; };", &["1:12: void is not a type of a value"]),
@@ -279,7 +279,7 @@ fn value_types_and_components_are_checked() {
         ("valuetype V : truncatable W {};", &["1:27: \"W\" is not declared"]),
         ("abstract valuetype A { public long x; };", &["1:24: an abstract value type has no state"]),
         ("struct S { long x; }; valuetype V : S {};", &["1:37: \"S\" is not a value type"]),
-        ("interface I {}; home H manages I {};", &["1:32: I is no component"]),
+        ("interface I {}; home H manages I {};", &["1:32: I is not a component"]),
         ("component C { provides X a; };", &["1:24: \"X\" is not declared"]),
     ]);
 }
