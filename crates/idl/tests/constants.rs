@@ -67,7 +67,10 @@ fn other_types_have_their_values() {
 #[test]
 fn values_that_do_not_fit_are_refused() {
     for (declaration, expected) in [
-        ("long x = 3000000000", "3000000000 is out of range for long: its values are -2147483648 to 2147483647"),
+        (
+            "long x = 3000000000",
+            "3000000000 is out of range for long: its values are -2147483648 to 2147483647",
+        ),
         ("short x = 1 << 40", "1099511627776 is out of range for short: its values are -32768 to 32767"),
         ("unsigned long x = -1", "-1 is out of range for unsigned long: its values are 0 to 4294967295"),
         ("octet x = 256", "256 is out of range for octet: its values are 0 to 255"),

@@ -212,7 +212,10 @@ fn structures_unions_and_enumerations_follow_the_rules() {
             &["1:17: a discriminator is an integer, a character, a boolean or an enumeration"],
         ),
         ("union U switch (long) { case 1: long a; case 1: long b; };", &["1:46: this label is used already"]),
-        ("union U switch (long) { default: long a; default: long b; };", &["1:42: this union already has a default"]),
+        (
+            "union U switch (long) { default: long a; default: long b; };",
+            &["1:42: this union already has a default"],
+        ),
         ("union U switch (long) { long a; };", &["1:25: expected \"case\" or \"default\", found \"long\""]),
         ("enum E { a, };", &["1:13: expected an enumerator, found \"}\""]),
         ("struct S { void x; };", &["1:12: void is not a type of a value"]),
