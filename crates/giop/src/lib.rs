@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`encoder`], [`decoder`] | bytes with their order, alignment and version |
 //! | [`value`] | [`Encode`] and [`Decode`], for primitive types, strings, sequences and arrays |
+//! | [`flat`] | types whose number of bytes is known to the compiler |
 //! | [`wide`], [`fixed`] | wide characters and strings, fixed-point numbers |
 //! | [`bounded`] | strings and sequences with a bound |
 //! | [`typecode`], [`any`] | descriptions of types, and values that bring theirs |
@@ -11,6 +12,10 @@
 //! | [`reference`] | references to objects, and their forms as text |
 //! | [`exception`] | system exceptions |
 //! | [`message`] | messages |
+//! | [`reassembly`] | messages in fragments |
+//! | [`connection`] | states of a connection, for either end |
+//! | [`characters`], [`codeset`] | code sets, and which one a connection has |
+//! | [`context`] | service contexts that ORBs know |
 //! | [`limits`] | every limit against bad bytes |
 //!
 //! Memory is taken only for what is there: a length is compared with the bytes behind it before anything is
@@ -23,12 +28,18 @@ extern crate alloc;
 
 pub mod any;
 pub mod bounded;
+pub mod characters;
+pub mod codeset;
+pub mod connection;
+pub mod context;
 pub mod decoder;
 pub mod encoder;
 pub mod exception;
 pub mod fixed;
+pub mod flat;
 pub mod limits;
 pub mod message;
+pub mod reassembly;
 pub mod reference;
 pub mod tagged;
 pub mod typecode;
@@ -37,10 +48,12 @@ pub mod wide;
 
 pub use any::Any;
 pub use bounded::Bounded;
+pub use characters::CharacterSet;
 pub use decoder::Decoder;
 pub use encoder::Encoder;
 pub use exception::{Completion, SystemException, SystemExceptionKind};
 pub use fixed::Fixed;
+pub use flat::{Flat, Layout};
 pub use reference::Reference;
 pub use tagged::{Tagged, TaggedList};
 pub use typecode::TypeCode;
