@@ -25,7 +25,7 @@ const CHECK: Duration = Duration::from_millis(100);
 #[derive(Args)]
 #[command(after_help = "Examples:\n  punctual capture -w wire.pcap --duration 10s\n  \
                   punctual capture -w - --port 6379 | tcpdump -n -r -\n\
-                  tcpdump alone does not see packets of an xdp link, because the kernel does not process them. Each packet in the \
+                  tcpdump alone does not see packets that the kernel does not process, as those of links over AF_XDP. Each packet in the \
                   file begins with its IP header. For packets of channels and of signalling, IP and UDP headers are made from the \
                   link's addresses. The capture does not delay the protocol: packets that find no room in its buffer \
                   (--packets-waiting) are missing in the file, and counted as lost. Only one capture runs at a time. Root, the \
