@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::limits::DEPTH_MAX;
-use crate::{ByteOrder, Error, Version};
+use crate::{ByteOrder, CharacterSet, Error, Version};
 
 /// Reads bytes of somebody else.
 #[derive(Clone, Debug)]
@@ -17,12 +17,13 @@ pub struct Decoder<'a> {
     depth: usize,
     order: ByteOrder,
     version: Version,
+    characters: CharacterSet,
 }
 
 impl<'a> Decoder<'a> {
     /// Reads `bytes`, whose begin is aligned for everything.
     pub fn new(bytes: &'a [u8], order: ByteOrder, version: Version) -> Self {
-        Self { bytes, at: 0, base: 0, depth: 0, order, version }
+        Self { bytes, at: 0, base: 0, depth: 0, order, version, characters: CharacterSet::default() }
     }
 
     /// Reads what is in an encapsulation, whose length was read before.
@@ -48,6 +49,16 @@ impl<'a> Decoder<'a> {
     /// The order of its numbers.
     pub fn order(&self) -> ByteOrder {
         self.order
+    }
+
+    /// The code set of its strings: UTF-8 unless another one was set.
+    pub fn characters(&self) -> CharacterSet {
+        self.characters
+    }
+
+    /// Its strings are in this code set from here on.
+    pub fn set_characters(&mut self, characters: CharacterSet) {
+        self.characters = characters;
     }
 
     /// The version that it reads.
@@ -129,12 +140,14 @@ impl<'a> Decoder<'a> {
         Ok(bytes)
     }
 
-    /// A string as it is, in UTF-8.
+    /// A string as it is: in UTF-8, or in ASCII whatever the code set.
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Terminator`], [`Error::Character`].
     pub fn text(&mut self) -> Result<&'a str, Error> {
-        core::str::from_utf8(self.string()?).map_err(|_| Error::Character)
+        let bytes = self.string()?;
+        let is_one = self.characters == CharacterSet::Utf8 || bytes.is_ascii();
+        core::str::from_utf8(bytes).ok().filter(|_| is_one).ok_or(Error::Character)
     }
 
     /// One number of `SIZE` bytes, least significant first.

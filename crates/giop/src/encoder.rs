@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use zerocopy::IntoBytes;
 
-use crate::{ByteOrder, Error, Version};
+use crate::{ByteOrder, CharacterSet, Error, Version};
 
 /// Bytes that grow.
 #[derive(Clone, Debug)]
@@ -14,6 +14,7 @@ pub struct Encoder {
     base: usize,
     order: ByteOrder,
     version: Version,
+    characters: CharacterSet,
 }
 
 impl Encoder {
@@ -24,12 +25,22 @@ impl Encoder {
 
     /// Appends to `bytes`, whose end is aligned for everything.
     pub fn on(bytes: Vec<u8>, order: ByteOrder, version: Version) -> Self {
-        Self { base: bytes.len(), bytes, order, version }
+        Self { base: bytes.len(), bytes, order, version, characters: CharacterSet::default() }
     }
 
     /// The order of its numbers.
     pub fn order(&self) -> ByteOrder {
         self.order
+    }
+
+    /// The code set of its strings: UTF-8 unless another one was set.
+    pub fn characters(&self) -> CharacterSet {
+        self.characters
+    }
+
+    /// Its strings are in this code set from here on.
+    pub fn set_characters(&mut self, characters: CharacterSet) {
+        self.characters = characters;
     }
 
     /// The version that it writes.

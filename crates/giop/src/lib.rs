@@ -11,6 +11,10 @@
 //! | [`reference`] | references to objects, and their forms as text |
 //! | [`exception`] | system exceptions |
 //! | [`message`] | messages |
+//! | [`reassembly`] | messages in fragments |
+//! | [`connection`] | states of a connection, for either end |
+//! | [`characters`], [`codeset`] | code sets, and which one a connection has |
+//! | [`context`] | service contexts that ORBs know |
 //! | [`limits`] | every limit against bad bytes |
 //!
 //! Memory is taken only for what is there: a length is compared with the bytes behind it before anything is
@@ -23,12 +27,17 @@ extern crate alloc;
 
 pub mod any;
 pub mod bounded;
+pub mod characters;
+pub mod codeset;
+pub mod connection;
+pub mod context;
 pub mod decoder;
 pub mod encoder;
 pub mod exception;
 pub mod fixed;
 pub mod limits;
 pub mod message;
+pub mod reassembly;
 pub mod reference;
 pub mod tagged;
 pub mod typecode;
@@ -37,6 +46,7 @@ pub mod wide;
 
 pub use any::Any;
 pub use bounded::Bounded;
+pub use characters::CharacterSet;
 pub use decoder::Decoder;
 pub use encoder::Encoder;
 pub use exception::{Completion, SystemException, SystemExceptionKind};

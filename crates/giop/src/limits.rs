@@ -14,3 +14,9 @@ pub const TYPE_NAMES_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of a reference as text: two hexadecimal digits for each byte.
 pub const REFERENCE_TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of a message behind its header, unless an ORB is configured otherwise.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// Messages of one connection that may be in pieces at once, unless an ORB is configured otherwise.
+pub const MESSAGES_IN_PIECES_MAX: usize = 64;

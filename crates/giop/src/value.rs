@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::{Decoder, Encoder, Error};
+use crate::{CharacterSet, Decoder, Encoder, Error};
 
 /// A value that has bytes.
 pub trait Encode {
@@ -145,17 +145,25 @@ impl Decode for char {
     }
 }
 
-/// A string: UTF-8, with a zero byte at its end (CORBA 15.3.2.7).
+/// A string in the code set of the connection, with a zero byte at its end (CORBA 15.3.2.7).
 impl Encode for str {
     fn encode(&self, to: &mut Encoder) -> Result<(), Error> {
         if self.as_bytes().contains(&0) {
             return Err(Error::Terminator);
+        }
+        if to.characters() == CharacterSet::Latin1 && !self.is_ascii() {
+            return write_latin1(self, to);
         }
         to.length(self.len() + 1)?;
         to.write(self.as_bytes());
         to.write(&[0]);
         Ok(())
     }
+}
+
+fn write_latin1(text: &str, to: &mut Encoder) -> Result<(), Error> {
+    to.length(text.chars().count() + 1)?;
+    text.chars().chain(['\0']).try_for_each(|c| c.encode(to))
 }
 
 impl Encode for String {
@@ -168,7 +176,11 @@ impl Decode for String {
     const BYTES_MIN: usize = 4;
 
     fn decode(from: &mut Decoder<'_>) -> Result<Self, Error> {
-        from.text().map(Self::from)
+        let bytes = from.string()?;
+        if from.characters() == CharacterSet::Latin1 {
+            return Ok(bytes.iter().copied().map(char::from).collect());
+        }
+        core::str::from_utf8(bytes).map(Self::from).map_err(|_| Error::Character)
     }
 }
 
