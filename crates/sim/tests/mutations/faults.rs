@@ -61,6 +61,7 @@ pub const FAULTS: &[Fault] = &[
     fault(M::SessionNotCompared, "a neighbour's session not compared, only its epoch", C::Talk(Talk::OneWay)),
     fault(M::NoBackOff, "no back-off of retransmissions", C::Talk(Talk::Outage)),
     fault(M::HardEarlyNotCounted, "hard channels' early work not counted against soft ones", C::Soft),
+    fault(M::TailExponentTenthOff, "the exponent of soft channels' misses a tenth too large", C::SoftLimit),
     fault(M::BucketWithoutArrivalError, "the filter's bucket without J", C::Hop(Hop::Bucket)),
     fault(M::OneRefreshOnly, "only the first 1,000 channels of a link refreshed", C::Talk(Talk::Crowd)),
     fault(
