@@ -210,10 +210,8 @@ fn done(messages: &mut Vec<Message>) -> i64 {
         let served = messages[first].left.min(sooner.saturating_sub(now));
         now += served;
         messages[first].left -= served;
-        if messages[first].left == 0 {
-            if messages.remove(first).is_watched {
-                return now;
-            }
+        if messages[first].left == 0 && messages.remove(first).is_watched {
+            return now;
         }
     }
 }
