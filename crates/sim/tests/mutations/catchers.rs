@@ -9,7 +9,7 @@ use punctual_sim::{Class, FaultChoice, FaultKind, FaultKinds, Faults, Options, S
 use crate::checks::{arrivals, demand, link, oracle, soft_limit};
 use crate::common::{hops, rate};
 use crate::network::{Network, SECOND};
-use crate::{linksched_model, properties, soundness, statistical};
+use crate::{endsystem, linksched_model, properties, soundness, statistical};
 
 /// A checker and its configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub enum Catcher {
     SoftLimit,
     /// A link scheduler beside its model.
     Order,
+    /// Two TCP endsystems on a wire.
+    Endsystems,
     /// A conversation of neighbours.
     Talk(Talk),
     /// A host on a channel's route.
@@ -99,6 +101,7 @@ impl Catcher {
             Self::Soft => "simulation of soft channels",
             Self::SoftLimit => "soft channels in all phases",
             Self::Order => "model of the link scheduler",
+            Self::Endsystems => "TCP endsystems",
             Self::Hop(_) => "hosts in a row",
         }
     }
@@ -122,6 +125,7 @@ impl Catcher {
             Self::Demand => "what edf admits, r up to nine tenths of a period".into(),
             Self::Soft => "what statistical admits beside hard channels that come early, in heaps".into(),
             Self::SoftLimit => "bursts as often as statistical admits beside a rare channel".into(),
+            Self::Endsystems => "a program writes while its bytes are in flight".into(),
             Self::Order => "any steps, soft and early channels among them".into(),
             Self::Talk(talk) => talk.configuration().into(),
             Self::Hop(hop) => hop.configuration().into(),
@@ -142,6 +146,7 @@ impl Catcher {
             | Self::Rate
             | Self::Soft
             | Self::Order
+            | Self::Endsystems
             | Self::Talk(_)
             | Self::Hop(_) => ("seed", 500),
             Self::Oracle(_)
@@ -165,6 +170,7 @@ impl Catcher {
             | Self::Twin
             | Self::Rate
             | Self::SoftLimit
+            | Self::Endsystems
             | Self::Talk(_)
             | Self::Hop(_) => 100,
             Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals | Self::Demand | Self::Order => {
@@ -193,6 +199,7 @@ impl Catcher {
             Self::Soft => statistical::missed(seed),
             Self::SoftLimit => soft_limit::exceeded(seed),
             Self::Order => linksched_model::differs(seed),
+            Self::Endsystems => endsystem::waiting_bytes(seed),
             Self::Talk(talk) => talk.catch(seed),
             Self::Hop(hop) => hop.catch(seed),
         }

@@ -74,7 +74,7 @@ pub const FAULTS: &[Fault] = &[
     fault(M::BudgetPacketAsBestEffort, "a packet of a handler's budget queued as best effort", C::Tcp),
     fault(M::LowDelayWithoutBudget, "a low-delay handler without a budget", C::Tcp),
     fault(M::EverySecondSegmentCounted, "units counted once for two TCP segments", C::Tcp),
-    fault(M::BytesWaitForSilence, "written bytes wait until nothing is in flight", C::Tcp),
+    fault(M::BytesWaitForSilence, "written bytes wait until nothing is in flight", C::Endsystems),
     fault(M::TimeWaitLeftOut, "a flow given back before TIME-WAIT is over", C::Tcp),
     fault(M::EndBeforeLastBytes, "the end of a stream before its last bytes", C::Tcp),
 ];

@@ -10,6 +10,9 @@
 mod checks;
 #[path = "../../../proto/tests/common/mod.rs"]
 mod common;
+#[path = "../../../tcp/tests/endsystem.rs"]
+#[allow(dead_code, unused_imports)] // Has its own tests.
+mod endsystem;
 #[path = "../../../proto/tests/linksched_model.rs"]
 #[allow(dead_code)] // Has its own tests.
 mod linksched_model;
