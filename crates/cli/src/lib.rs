@@ -61,6 +61,7 @@ enum Verb {
     Relay(verbs::relay::Relay),
     Doctor(verbs::doctor::Doctor),
     Profile(verbs::profile::Profile),
+    Ior(verbs::ior::Ior),
 }
 
 impl Verb {
@@ -82,6 +83,7 @@ impl Verb {
             Self::Relay(verb) => verb.run(output),
             Self::Doctor(verb) => verb.run(output),
             Self::Profile(verb) => verb.run(output),
+            Self::Ior(verb) => verb.run(output),
         }
     }
 }

@@ -32,6 +32,7 @@ const VERBS: [(&str, Run); 16] = [
     ("connections", connections),
     ("demo", |_| mistake("demo")),
     ("doctor", doctor),
+    ("ior", ior),
     ("plan", plan),
     ("profile", profile),
     ("recv", recv),
@@ -365,6 +366,18 @@ fn troubles() -> Found {
         ("a stage that breaks its promise", Shape::of(&json!(broken))),
         ("a stage that is late", Shape::of(&json!(late))),
         ("a wrong count", Shape::of(&json!(wrong))),
+    ]
+}
+
+fn ior(_: &Network) -> Found {
+    let of_omniorb = "IOR:010000000d00000049444c3a4563686f3a312e3000000000010000000000000079000000010102000a0000003132\
+                      372e302e302e31009fc501000000780000000300000000000000080000000100000000545441010000001c0000000100\
+                      0000010001000100000001000105090101000100000009010100025454411d0000000100000003000000766d00000d00\
+                      00002f746d702f67696f70742f7300";
+    vec![
+        ("reference", shape_of_success(&["ior", of_omniorb])),
+        ("service", shape_of_success(&["ior", "corbaname:rir:#a/b"])),
+        ("wrong usage", shape(&["ior", "http://host"])),
     ]
 }
 

@@ -44,6 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "client",
             "sim",
             "experiments",
+            "giop",
         ],
     ),
     ("giop", &["analysis"]),
@@ -54,7 +55,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "fuzz",
         &[
             "trial", "analysis", "os", "proto", "tcp", "rig", "link", "engine", "ipc", "host", "client",
-            "sim", "cli", "idl",
+            "sim", "cli", "idl", "giop",
         ],
     ),
     ("models", &["trial", "analysis", "proto"]),

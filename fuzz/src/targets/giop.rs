@@ -98,11 +98,15 @@ fn whole(bytes: &[u8]) {
     match message {
         Message::Request(request, body) => same_again(&request, body),
         Message::Reply(reply, mut body) => match reply.status {
-            ReplyStatus::SystemException => drop(SystemException::decode(&mut body)),
-            ReplyStatus::LocationForward | ReplyStatus::LocationForwardPerm => {
-                drop(Reference::decode(&mut body));
+            ReplyStatus::SystemException => {
+                let _ = SystemException::decode(&mut body);
             }
-            _ => drop(Any::decode(&mut body)),
+            ReplyStatus::LocationForward | ReplyStatus::LocationForwardPerm => {
+                let _ = Reference::decode(&mut body);
+            }
+            _ => {
+                let _ = Any::decode(&mut body);
+            }
         },
         _ => {}
     }
@@ -120,10 +124,10 @@ fn whole(bytes: &[u8]) {
 /// What a request says is written as it was read.
 fn same_again(request: &Request<'_>, body: Decoder<'_>) {
     for context in request.contexts.iter() {
-        drop(Chosen::of_context(context.data));
-        drop(ListenPoints::of_context(context.data));
+        let _ = Chosen::of_context(context.data);
+        let _ = ListenPoints::of_context(context.data);
     }
-    drop(request.target.object_key());
+    let _ = request.target.object_key();
     let mut to = Encoder::new(body.order(), body.version());
     let open = request.begin(&mut to).expect("what was read has bytes");
     open.finish(&mut to).expect("it is short");
@@ -209,11 +213,11 @@ fn explained(reference: &Reference) {
     for profile in reference.iiop_profiles().flatten() {
         let bytes = profile.to_bytes().expect("what was read has bytes");
         assert_eq!(IiopProfile::parse(&bytes).as_ref(), Ok(&profile));
-        drop(profile.addresses());
+        let _ = profile.addresses();
         for component in &profile.components {
             let _: Result<Option<component::UnixAddress>, _> = component.unix_address();
-            drop(component.orb_type());
-            drop(CodeSets::of_component(component));
+            let _ = component.orb_type();
+            let _ = CodeSets::of_component(component);
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod channels;
 pub mod connections;
 pub mod demo;
 pub mod doctor;
+pub mod ior;
 pub mod plan;
 pub mod profile;
 pub mod recv;
