@@ -48,7 +48,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("giop", &["analysis"]),
-    ("orb", &["giop", "analysis", "os"]),
+    // The front end in its build script only.
+    ("orb", &["giop", "analysis", "os", "idl"]),
     // IDL files to definitions: nothing of ours, so that a build script is small.
     ("idl", &[]),
     // Outside of `crates`: they test, and no crate depends on them.

@@ -1,0 +1,18 @@
+//! The naming service (OMG Naming Service 1.3): a tree of contexts in which objects have names, and its clients.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`cos_naming`] | clients and skeletons, generated from `CosNaming.idl` |
+//! | `tree` | contexts and what is bound in them |
+//! | `servant`, `iterator` | the service: contexts and iterators as objects |
+//! | `client` | names in references: `corbaname:` |
+
+mod client;
+mod iterator;
+mod servant;
+mod tree;
+
+include!(concat!(env!("OUT_DIR"), "/CosNaming.rs"));
+
+pub use client::{FindError, find};
+pub use servant::serve;
