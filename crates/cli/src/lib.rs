@@ -6,6 +6,7 @@
 //! output, unless the verb's own object (or with `recv` a part of the stream) is there.
 
 mod causes;
+mod corba;
 mod doctor;
 mod driver_name;
 pub mod files;
@@ -62,6 +63,8 @@ enum Verb {
     Doctor(verbs::doctor::Doctor),
     Profile(verbs::profile::Profile),
     Ior(verbs::ior::Ior),
+    Call(verbs::call::Call),
+    Naming(verbs::naming::Naming),
 }
 
 impl Verb {
@@ -84,6 +87,8 @@ impl Verb {
             Self::Doctor(verb) => verb.run(output),
             Self::Profile(verb) => verb.run(output),
             Self::Ior(verb) => verb.run(output),
+            Self::Call(verb) => verb.run(output),
+            Self::Naming(verb) => verb.run(output),
         }
     }
 }

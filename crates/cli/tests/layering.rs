@@ -45,6 +45,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "sim",
             "experiments",
             "giop",
+            "idl",
+            "orb",
         ],
     ),
     ("giop", &["analysis"]),
