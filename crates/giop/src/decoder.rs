@@ -94,6 +94,13 @@ impl<'a> Decoder<'a> {
         Ok(read)
     }
 
+    /// So many bytes, and the `before` bytes in front of them, which were read.
+    pub(crate) fn read_behind(&mut self, before: usize, length: usize) -> Result<&'a [u8], Error> {
+        let begin = self.at - before;
+        self.read(length)?;
+        Ok(&self.bytes[begin..self.at])
+    }
+
     /// A length of elements that have at least `bytes_min` bytes each.
     ///
     /// # Errors

@@ -120,13 +120,24 @@ impl Encoder {
             return;
         }
         self.align(SIZE);
-        let bytes = numbers.as_bytes();
-        if SIZE == 1 || self.order == ByteOrder::NATIVE {
-            self.bytes.extend_from_slice(bytes);
-            return;
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(numbers.as_bytes());
+        if SIZE > 1 && self.order != ByteOrder::NATIVE {
+            let (each, _) = self.bytes[begin..].as_chunks_mut::<SIZE>();
+            each.iter_mut().for_each(|number| number.reverse());
         }
-        let (swapped, _) = bytes.as_chunks::<SIZE>();
-        self.bytes.extend(swapped.iter().flat_map(|number| number.iter().rev()));
+    }
+
+    /// Takes memory for so many bytes more, at once.
+    pub(crate) fn expect(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
+    /// So many zeros to write into, and the `before` bytes in front of them.
+    pub(crate) fn reserve(&mut self, before: usize, bytes: usize) -> &mut [u8] {
+        let begin = self.bytes.len() - before;
+        self.bytes.resize(begin + before + bytes, 0);
+        &mut self.bytes[begin..]
     }
 
     /// Writes an encapsulation (CORBA 15.3.3): a sequence of bytes with an order and an alignment of its own.

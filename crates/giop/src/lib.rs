@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`encoder`], [`decoder`] | bytes with their order, alignment and version |
 //! | [`value`] | [`Encode`] and [`Decode`], for primitive types, strings, sequences and arrays |
+//! | [`flat`] | types whose number of bytes is known to the compiler |
 //! | [`wide`], [`fixed`] | wide characters and strings, fixed-point numbers |
 //! | [`bounded`] | strings and sequences with a bound |
 //! | [`typecode`], [`any`] | descriptions of types, and values that bring theirs |
@@ -35,6 +36,7 @@ pub mod decoder;
 pub mod encoder;
 pub mod exception;
 pub mod fixed;
+pub mod flat;
 pub mod limits;
 pub mod message;
 pub mod reassembly;
@@ -51,6 +53,7 @@ pub use decoder::Decoder;
 pub use encoder::Encoder;
 pub use exception::{Completion, SystemException, SystemExceptionKind};
 pub use fixed::Fixed;
+pub use flat::{Flat, Layout};
 pub use reference::Reference;
 pub use tagged::{Tagged, TaggedList};
 pub use typecode::TypeCode;
