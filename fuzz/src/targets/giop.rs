@@ -135,8 +135,10 @@ fn same_again(request: &Request<'_>, body: Decoder<'_>) {
     assert_eq!(again, *request);
 }
 
-/// A message in fragments comes back whole.
+/// A message in fragments comes back whole. Flags that nobody knows are lost.
 fn cut_and_joined(bytes: &[u8]) {
+    let mut expected = bytes.to_vec();
+    expected[6] &= 3;
     let mut reassembly = Reassembly::new(bytes.len() + 64, 1);
     for piece in pieces(bytes, 40).expect("a message") {
         let piece = [piece.head(), piece.body].concat();
@@ -144,8 +146,8 @@ fn cut_and_joined(bytes: &[u8]) {
         let header = Header::parse(header).expect("a header");
         match reassembly.push(&header, &piece).expect("a fragment") {
             Pushed::Kept => {}
-            Pushed::Whole => return assert_eq!(piece, bytes),
-            Pushed::Completed(whole) => return assert_eq!(whole, bytes),
+            Pushed::Whole => return assert_eq!(piece, expected),
+            Pushed::Completed(whole) => return assert_eq!(whole, expected),
         }
     }
     panic!("it does not end");

@@ -12,7 +12,14 @@ mod iterator;
 mod servant;
 mod tree;
 
-include!(concat!(env!("OUT_DIR"), "/CosNaming.rs"));
+#[allow(
+    unused_imports,
+    reason = "generated modules import the trait of encoding whether they need it or not"
+)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/CosNaming.rs"));
+}
 
 pub use client::{FindError, find};
+pub use generated::cos_naming;
 pub use servant::serve;

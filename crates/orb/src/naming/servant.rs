@@ -242,7 +242,8 @@ impl Context {
             return Ok(BindingIterator::default());
         }
         let iterator = Arc::new(Iterator::new(rest, self.service.poa.clone()));
-        let servant: Arc<dyn Servant> = Arc::new(BindingIteratorSkeleton::<Iterator>::new(Arc::clone(&iterator)));
+        let servant: Arc<dyn Servant> =
+            Arc::new(BindingIteratorSkeleton::<Iterator>::new(Arc::clone(&iterator)));
         let id: ObjectId = self.service.poa.activate_object(servant)?;
         let reference = self.service.poa.id_to_reference(&id)?;
         // Nobody else has set it.

@@ -3,8 +3,8 @@
 //! Both tables are slabs whose places have generations: a look-up takes no lock, and what is removed stays
 //! until the last request that uses it has ended.
 
-use std::fmt;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use punctual_giop::Reference;

@@ -80,14 +80,14 @@ public:
     CORBA::Long call_back(Listener_ptr to, CORBA::Long times) {
         CORBA::Long sum = 0;
         for (CORBA::Long number = 0; number < times; number++)
-            sum += to->notify("called back");
+            sum += to->hear("called back");
         return sum;
     }
 };
 
 class ListenerServant : public POA_Interop::Listener, public PortableServer::RefCountServantBase {
 public:
-    CORBA::Long notify(const char *text) { return (CORBA::Long)std::string(text).size(); }
+    CORBA::Long hear(const char *text) { return (CORBA::Long)std::string(text).size(); }
 };
 
 class Forwarder : public POA_PortableServer::ServantLocator, public PortableServer::RefCountServantBase {

@@ -109,7 +109,7 @@ impl PeerServant for Echo {
 
     fn call_back(&self, to: &Listener, times: i32) -> Result<i32> {
         let listener = to.connect(&self.orb)?;
-        (0..times).map(|_| listener.notify("called back")).sum()
+        (0..times).map(|_| listener.hear("called back")).sum()
     }
 }
 
@@ -117,7 +117,7 @@ impl PeerServant for Echo {
 pub struct Ear;
 
 impl ListenerServant for Ear {
-    fn notify(&self, text: &str) -> Result<i32> {
+    fn hear(&self, text: &str) -> Result<i32> {
         Ok(text.len() as i32)
     }
 }
