@@ -526,20 +526,20 @@ pub mod interop {
     }
 
     impl ListenerClient {
-        /// Operation `notify` of `Interop::Listener`.
+        /// Operation `hear` of `Interop::Listener`.
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's.
-        pub fn notify(&self, text: &str) -> Result<i32, orb::SystemException> {
-            self.0.call("notify", |to| text.encode(to), Self::notify_outcome)
+        pub fn hear(&self, text: &str) -> Result<i32, orb::SystemException> {
+            self.0.call("hear", |to| text.encode(to), Self::hear_outcome)
         }
 
-        /// Operation `notify` of `Interop::Listener`. It does not wait.
-        pub fn notify_async(&self, text: &str) -> orb::Pending<i32, orb::SystemException> {
-            self.0.call_async("notify", |to| text.encode(to), Self::notify_outcome)
+        /// Operation `hear` of `Interop::Listener`. It does not wait.
+        pub fn hear_async(&self, text: &str) -> orb::Pending<i32, orb::SystemException> {
+            self.0.call_async("hear", |to| text.encode(to), Self::hear_outcome)
         }
 
-        fn notify_outcome(outcome: orb::Outcome<'_>) -> Result<i32, orb::SystemException> {
+        fn hear_outcome(outcome: orb::Outcome<'_>) -> Result<i32, orb::SystemException> {
             let mut from = outcome.result()?;
             orb::result(&mut from)
         }
@@ -547,14 +547,14 @@ pub mod interop {
 
     /// Implements objects with the interface `Interop::Listener`.
     pub trait ListenerServant: Send + Sync {
-        /// Operation `notify`.
+        /// Operation `hear`.
         ///
         /// # Errors
         /// They go to the client.
-        fn notify(&self, text: &str) -> Result<i32, orb::SystemException>;
+        fn hear(&self, text: &str) -> Result<i32, orb::SystemException>;
     }
 
-    static LISTENER_OPERATIONS: orb::Operations = orb::Operations::new(0, &[0, 1], &["notify"]);
+    static LISTENER_OPERATIONS: orb::Operations = orb::Operations::new(0, &[1, 0], &["hear"]);
 
     /// A [`ListenerServant`] as an ORB calls it.
     #[derive(Debug)]
@@ -585,7 +585,7 @@ pub mod interop {
             match operation {
                 0 => {
                     let text = orb::text(arguments)?;
-                    let result = ListenerServant::notify(&*self.0, &text)?;
+                    let result = ListenerServant::hear(&*self.0, &text)?;
                     reply.result(|to| result.encode(to))
                 }
                 _ => Err(orb::bad_operation()),
