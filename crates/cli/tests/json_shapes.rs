@@ -401,12 +401,14 @@ fn naming(_: &Network) -> Found {
 fn call(_: &Network) -> Found {
     let service = Service::start();
     let reference = service.1["corbaloc"].as_str().expect("a reference");
-    let idl = ["--idl", "crates/orb/src/naming/CosNaming.idl", "--interface", "CosNaming::NamingContextExt"];
-    let call = |arguments: &[&str]| [&["call", reference], arguments, &idl[..]].concat();
+    let call = |operation: &'static str, argument: &'static str| {
+        let idl = "crates/orb/src/naming/CosNaming.idl";
+        ["call", reference, operation, argument, "--idl", idl, "--interface", "CosNaming::NamingContextExt"]
+    };
     vec![
-        ("result", shape_of_success(&call(&["list", "1"]))),
-        ("exception", shape(&call(&["resolve_str", "a"]))),
-        ("wrong usage", shape(&call(&["list", "x"]))),
+        ("result", shape_of_success(&call("list", "1"))),
+        ("exception", shape(&call("resolve_str", "a"))),
+        ("wrong usage", shape(&call("list", "x"))),
     ]
 }
 
