@@ -182,7 +182,8 @@ impl Generator<'_> {
             self.out.push_str(text);
             self.uses.giop |= names_module(text, "giop::");
             self.uses.orb |= names_module(text, "orb::");
-            self.uses.encode |= text.contains(".encode(");
+            // The trait is in scope where it is implemented; closures of methods need it.
+            self.uses.encode |= text.contains("|to|") && text.contains(".encode(");
         }
         self.out.push('\n');
     }
