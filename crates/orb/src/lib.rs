@@ -46,7 +46,7 @@ pub use std::sync::Arc;
 pub use exception::{bad_operation, unlisted_exception};
 pub use object::{Object, Stub};
 pub use operations::Operations;
-pub use options::{Options, Threads};
+pub use options::Options;
 pub use orb::Orb;
 pub use outcome::{Outcome, argument, numbers, result, text};
 pub use pending::Pending;

@@ -20,9 +20,6 @@ pub const CONNECTIONS_PER_SERVER: usize = 5;
 /// Connections that a server has at the same time, unless configured.
 pub const CONNECTIONS_MAX: usize = 20_000;
 
-/// Requests that wait for a thread of a pool, unless configured.
-pub const POOL_QUEUE_MAX: usize = 1_024;
-
 /// How long a closing ORB waits for a peer to take its last message.
 pub const GOODBYE: Duration = Duration::from_secs(1);
 

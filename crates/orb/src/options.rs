@@ -1,33 +1,9 @@
-//! How an ORB is configured.
+//! How an ORB is configured. Each connection of a client has a thread, which calls the servants.
 
 use std::time::Duration;
 
-use crate::limits::{CONNECTIONS_MAX, MESSAGE_BYTES_MAX, POOL_QUEUE_MAX};
+use crate::limits::{CONNECTIONS_MAX, MESSAGE_BYTES_MAX};
 use crate::transport::Endpoint;
-
-/// Which threads call servants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Threads {
-    /// Each connection has one.
-    #[default]
-    PerConnection,
-    /// So many serve all connections; so many requests may wait for one. Further ones get `TRANSIENT`.
-    Pool {
-        /// Threads.
-        threads: usize,
-        /// Requests that wait.
-        queue: usize,
-    },
-    /// The application's own: those in `Orb::run` and `Orb::perform_work`.
-    Reactive,
-}
-
-impl Threads {
-    /// A pool of so many threads.
-    pub fn pool(threads: usize) -> Self {
-        Self::Pool { threads, queue: POOL_QUEUE_MAX }
-    }
-}
 
 /// How an ORB is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,8 +17,6 @@ pub struct Options {
     pub message_bytes_max: usize,
     /// How long a call may take, connecting and forwarding included.
     pub timeout: Option<Duration>,
-    /// Which threads call servants.
-    pub threads: Threads,
     /// Connections of clients at most. Further ones are closed at once.
     pub connections_max: usize,
 }
@@ -54,7 +28,6 @@ impl Default for Options {
             published: Vec::new(),
             message_bytes_max: MESSAGE_BYTES_MAX,
             timeout: None,
-            threads: Threads::default(),
             connections_max: CONNECTIONS_MAX,
         }
     }
