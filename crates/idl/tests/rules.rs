@@ -326,3 +326,32 @@ fn several_errors_are_found_in_one_run() {
         ),
     ]);
 }
+
+#[test]
+fn a_semicolon_that_is_missing_at_the_end_of_a_line_is_reported_there_and_hides_no_other_error() {
+    let text = "interface I {\n  void f(in long a)\n  void g();\n}\nstruct S {\n  long x\n};\ntypedef Lost T;\n";
+    assert_eq!(
+        errors(text),
+        [
+            "2:20: expected \";\" behind the declaration",
+            "4:2: expected \";\" behind the definition",
+            "6:9: expected \";\" behind the member",
+            "8:9: \"Lost\" is not declared",
+        ]
+    );
+}
+
+#[test]
+fn a_scope_without_an_end_is_named_once() {
+    let outcome = read("module M {\n  interface I {\n    void f();\n");
+    let [error] = &outcome.diagnostics[..] else { panic!("{:?}", outcome.diagnostics) };
+    assert_eq!(common::line(error), "3:14: expected \"}\", found the end of the file");
+    let notes: Vec<_> = error.notes.iter().map(|(at, text)| (at.line, at.column, &**text)).collect();
+    assert_eq!(notes, [(2, 15, "it would close this one")]);
+}
+
+#[test]
+fn types_of_other_languages_are_translated() {
+    assert_eq!(errors("struct S { int x; };"), ["1:12: \"int\" is not declared: IDL has short, long and long long"]);
+    assert_eq!(errors("struct S { bool x; };"), ["1:12: \"bool\" is not declared: IDL calls it boolean"]);
+}

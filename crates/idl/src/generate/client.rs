@@ -103,8 +103,7 @@ impl Generator<'_> {
     fn errors_of_calls(&mut self, method: &Method) {
         self.line("///");
         self.line("/// # Errors");
-        let what =
-            if method.raises.is_empty() { "" } else { ", and what the operation raises" };
+        let what = if method.raises.is_empty() { "" } else { ", and what the operation raises" };
         self.line(&format!("/// System exceptions of this ORB and of the object's{what}."));
     }
 

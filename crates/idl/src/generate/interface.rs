@@ -10,7 +10,8 @@ use super::names::{camel, snake, unique};
 use crate::model::{Attribute, DefinitionId, Direction, Interface, Kind, Operation, Primitive, Type};
 
 /// Names of generated functions' own variables: a parameter with such a name gets an underscore.
-const VARIABLES: &[&str] = &["arguments", "error", "exception", "from", "operation", "outcome", "reply", "to"];
+const VARIABLES: &[&str] =
+    &["arguments", "error", "exception", "from", "operation", "outcome", "reply", "to"];
 
 /// How a servant gets a parameter from a message.
 #[derive(Clone, Copy, PartialEq, Eq)]

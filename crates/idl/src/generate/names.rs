@@ -197,7 +197,12 @@ impl Names {
     }
 
     /// How code beside `from` names the trait of an interface's servants.
-    pub fn servant_path(&self, specification: &Specification, from: DefinitionId, to: DefinitionId) -> String {
+    pub fn servant_path(
+        &self,
+        specification: &Specification,
+        from: DefinitionId,
+        to: DefinitionId,
+    ) -> String {
         self.path_of(specification, from, to, self.servant(to))
     }
 

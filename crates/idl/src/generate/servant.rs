@@ -39,7 +39,8 @@ impl Generator<'_> {
             self.line("/// # Errors");
             self.line("/// They go to the client.");
             // Without other references, what is given can only be a part of the servant.
-            let is_named = method.borrows() && method.inputs.iter().any(|input| input.passed.starts_with('&'));
+            let is_named =
+                method.borrows() && method.inputs.iter().any(|input| input.passed.starts_with('&'));
             let lifetime = if is_named { "<'a>" } else { "" };
             let parameters: String = method
                 .inputs
