@@ -208,7 +208,8 @@ fn timed_out(error: io::Error) -> io::Error {
 
 /// Makes a joined message one without fragments.
 fn finish(whole: &mut [u8]) -> io::Result<()> {
-    let (header, body) = whole.split_first_chunk_mut::<{ Header::BYTES }>().ok_or_else(|| invalid("no header"))?;
+    let (header, body) =
+        whole.split_first_chunk_mut::<{ Header::BYTES }>().ok_or_else(|| invalid("no header"))?;
     let parsed = Header::parse(header).map_err(invalid)?;
     let size = u32::try_from(body.len()).map_err(invalid)?;
     *header = Header { has_more: false, size, ..parsed }.to_bytes();

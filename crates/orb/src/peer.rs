@@ -12,10 +12,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crossbeam_utils::atomic::AtomicCell;
 use punctual_giop::{SystemException, Version};
 
-use crate::link::Link;
 use crate::call::Call;
 use crate::exception::communication;
 use crate::limits::CONNECTIONS_PER_SERVER;
+use crate::link::Link;
 use crate::shared::{Sent, Shared};
 use crate::transport::{Deadline, Endpoint, Stream, left};
 

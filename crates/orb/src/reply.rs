@@ -1,7 +1,9 @@
 //! Servants, and the replies to what they are called for.
 
 use punctual_giop::message::{self, Open, ReplyStatus, RequestId};
-use punctual_giop::{self as giop, Completion, Decoder, Encode, Encoder, Reference, SystemException, TaggedList};
+use punctual_giop::{
+    self as giop, Completion, Decoder, Encode, Encoder, Reference, SystemException, TaggedList,
+};
 
 use crate::exception::marshal;
 use crate::operations::Operations;

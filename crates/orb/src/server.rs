@@ -95,8 +95,12 @@ fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
 impl Server {
     /// Listens at all configured endpoints, and accepts clients.
     pub fn start(core: &Arc<Core>) -> io::Result<Self> {
-        let listeners: Vec<Arc<Listener>> =
-            core.options.listen.iter().map(|at| Listener::bind(at).map(Arc::new)).collect::<Result<_, _>>()?;
+        let listeners: Vec<Arc<Listener>> = core
+            .options
+            .listen
+            .iter()
+            .map(|at| Listener::bind(at).map(Arc::new))
+            .collect::<Result<_, _>>()?;
         let at = listeners.iter().map(|listener| listener.endpoint()).collect::<io::Result<Vec<_>>>()?;
         core.published.set(published(&at, &core.options.published)?);
         let server = Self { listeners, acceptors: Mutex::default(), open: Arc::default() };

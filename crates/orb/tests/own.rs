@@ -2,7 +2,7 @@
 
 #[path = "common/checks.rs"]
 mod checks;
-#[allow(dead_code)]
+#[allow(dead_code, clippy::module_inception)]
 #[path = "generated/demo.rs"]
 mod demo;
 #[path = "common/echo.rs"]
@@ -72,7 +72,8 @@ fn a_servant_that_panics_raises_an_exception() {
 fn the_generated_code_is_current() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let idl = folder.join("idl/demo.idl");
-    let outcome = punctual_idl::read(&idl, &Default::default(), &mut punctual_idl::Disk).expect("it is there");
+    let outcome =
+        punctual_idl::read(&idl, &Default::default(), &mut punctual_idl::Disk).expect("it is there");
     let specification = outcome.specification.expect("it is accepted");
     let generated = punctual_idl::generate::generate(&specification, "demo.idl");
     assert_eq!(generated.skipped, []);

@@ -29,12 +29,7 @@ pub(crate) struct Incoming<'c, 'm> {
 
 impl Registry {
     /// Serves a request, and writes its reply.
-    pub fn dispatch(
-        self: &Arc<Self>,
-        request: &Request<'_>,
-        arguments: Decoder<'_>,
-        reply: &mut Reply<'_>,
-    ) {
+    pub fn dispatch(self: &Arc<Self>, request: &Request<'_>, arguments: Decoder<'_>, reply: &mut Reply<'_>) {
         let mut call = Incoming { operation: request.operation, arguments };
         let served = match request.target.object_key() {
             Ok(key) => self.serve(key, &mut call, reply),

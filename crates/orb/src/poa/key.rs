@@ -158,9 +158,11 @@ mod tests {
     #[test]
     fn keys_come_back_and_every_shorter_one_is_refused_or_another() {
         let names = ["one".into(), "zwei".into()];
-        for (names, id) in
-            [(None, ObjectId::System(7)), (Some(&names[..]), ObjectId::System(7)), (Some(&names[..]), "x".into())]
-        {
+        for (names, id) in [
+            (None, ObjectId::System(7)),
+            (Some(&names[..]), ObjectId::System(7)),
+            (Some(&names[..]), "x".into()),
+        ] {
             let bytes = write(1, 2, 3, names, &id);
             let key = Key::parse(&bytes).expect("a key");
             assert_eq!((key.process, key.adapter, key.object, key.id()), (1, 2, 3, id));

@@ -345,7 +345,12 @@ impl Poa {
         self.id_to_reference(&id)
     }
 
-    fn set_serving(&self, needed: RequestProcessing, retains: bool, serving: Serving) -> Result<(), PoaError> {
+    fn set_serving(
+        &self,
+        needed: RequestProcessing,
+        retains: bool,
+        serving: Serving,
+    ) -> Result<(), PoaError> {
         let policies = &self.adapter.policies;
         let is_default = needed == RequestProcessing::DefaultServant;
         if policies.request_processing != needed || !is_default && self.retains() != retains {
