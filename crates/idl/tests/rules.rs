@@ -329,7 +329,8 @@ fn several_errors_are_found_in_one_run() {
 
 #[test]
 fn a_semicolon_that_is_missing_at_the_end_of_a_line_is_reported_there_and_hides_no_other_error() {
-    let text = "interface I {\n  void f(in long a)\n  void g();\n}\nstruct S {\n  long x\n};\ntypedef Lost T;\n";
+    let text =
+        "interface I {\n  void f(in long a)\n  void g();\n}\nstruct S {\n  long x\n};\ntypedef Lost T;\n";
     assert_eq!(
         errors(text),
         [
@@ -352,6 +353,9 @@ fn a_scope_without_an_end_is_named_once() {
 
 #[test]
 fn types_of_other_languages_are_translated() {
-    assert_eq!(errors("struct S { int x; };"), ["1:12: \"int\" is not declared: IDL has short, long and long long"]);
+    assert_eq!(
+        errors("struct S { int x; };"),
+        ["1:12: \"int\" is not declared: IDL has short, long and long long"]
+    );
     assert_eq!(errors("struct S { bool x; };"), ["1:12: \"bool\" is not declared: IDL calls it boolean"]);
 }
