@@ -111,43 +111,43 @@ impl Version {
     }
 }
 
-/// Why bytes are no value, or a value has no bytes. A system exception `MARSHAL` in CORBA.
+/// Why bytes cannot be decoded, or a value cannot be encoded. In CORBA, this is the system exception `MARSHAL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The bytes end within a value.
     #[error("the message ends within a value")]
     Truncated,
     /// A length is greater than what is there, than a bound, or than a limit.
-    #[error("a length of {0} is too great")]
+    #[error("the length {0} is too large")]
     Length(u64),
     /// A boolean that is neither 0 nor 1.
-    #[error("a boolean with the value {0}")]
+    #[error("a boolean is 0 or 1, not {0}")]
     Boolean(u8),
     /// A string without its final zero byte, or with one within.
-    #[error("a string that does not end with its only zero byte")]
+    #[error("a string must end with a zero byte, and have no other")]
     Terminator,
     /// A string or a character that is not in its character set.
-    #[error("a character that is not in its character set")]
+    #[error("a character is not in its character set")]
     Character,
     /// A number that no enumerator has.
     #[error("no enumerator has the number {0}")]
     Enumerator(u32),
     /// A discriminator that the arm of a union does not have.
-    #[error("a discriminator that the arm of the union does not have")]
+    #[error("the discriminator does not select this arm of the union")]
     Discriminator,
     /// A fixed-point number with a wrong digit or sign.
-    #[error("a fixed-point number with a wrong digit")]
+    #[error("a fixed-point number has an invalid digit or sign")]
     Fixed,
-    /// A description of a type that is none: an unknown kind, or a reference to nowhere or into a loop.
-    #[error("a description of a type that is none")]
+    /// A description of a type (TypeCode) is invalid: its kind is unknown, or it refers to nothing or to itself.
+    #[error("the description of a type (TypeCode) is invalid")]
     TypeCode,
     /// More levels than the limit.
-    #[error("more than {} levels", limits::DEPTH_MAX)]
+    #[error("values are nested more than {} levels deep", limits::DEPTH_MAX)]
     Depth,
-    /// This version of GIOP does not have this: 1.0 has no wide characters.
-    #[error("this version of GIOP does not have this")]
+    /// This version of GIOP cannot carry the value: 1.0 has no wide characters.
+    #[error("this version of GIOP cannot carry the value")]
     Version,
-    /// A value of another type than the one that is asked for.
-    #[error("a value of another type")]
+    /// A value has another type than the one that was requested.
+    #[error("the value has another type than requested")]
     Type,
 }

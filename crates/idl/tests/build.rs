@@ -38,7 +38,7 @@ fn files_of_one_build_share_what_they_include() {
     let build = build.include_dir(&folder).define("MAX", "octet");
     let written = build.write_to(&folder, "all").expect("it is accepted");
     assert_eq!(written.read, ["a.idl", "c.idl", "b.idl"].map(|name| folder.join(name)));
-    assert_eq!(written.warnings, ["not generated: V: no code is generated for value types"]);
+    assert_eq!(written.warnings, ["not generated: V: punctual-idl generates no code for value types"]);
     let code = std::fs::read_to_string(written.path).expect("it is there");
     assert_eq!(code.matches("pub struct C").count(), 1, "{code}");
 }

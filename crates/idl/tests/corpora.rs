@@ -33,8 +33,8 @@ const OMNIORB_REFUSED: &[(&str, &str)] = &[
 
 /// Files of `IDL_Test` that a compiler must refuse, as `run_test.pl` or their comments say.
 const TAO_REFUSED: &[(&str, &str)] = &[
-    ("exception_misuse1.idl", "\"exc_t\" is no type"),
-    ("exception_misuse2.idl", "\"exc_t\" is no type"),
+    ("exception_misuse1.idl", "\"exc_t\" is not a type"),
+    ("exception_misuse2.idl", "\"exc_t\" is not a type"),
     ("invalid_scoping.idl", "\"mylong\" is not declared in A::B::A"),
     ("invalid_scoping1.idl", "\"mylong\" is not declared in A::B::A"),
     ("invalid_scoping2.idl", "\"numbers2\" is not declared in A::B::target"),

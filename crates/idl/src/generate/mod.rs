@@ -127,11 +127,11 @@ fn needs(definition: &Definition) -> Vec<&Type> {
 fn missing(type_: &Type, absent: &HashSet<DefinitionId>) -> Option<String> {
     match type_ {
         Type::Named(id) if absent.contains(id) => {
-            Some("it uses a type for which no code is generated".into())
+            Some("it uses a type that punctual-idl generates no code for".into())
         }
         Type::Sequence(element, _) | Type::Array(element, _) => missing(element, absent),
-        Type::Map(..) => Some("no code is generated for maps".into()),
-        Type::ValueBase => Some("no code is generated for value types".into()),
+        Type::Map(..) => Some("punctual-idl generates no code for maps".into()),
+        Type::ValueBase => Some("punctual-idl generates no code for value types".into()),
         _ => None,
     }
 }
@@ -146,7 +146,7 @@ fn absent(specification: &Specification) -> Vec<(DefinitionId, String)> {
             no_code(definition.kind()).filter(|_| !incomplete || definition.position().is_some())
         {
             ids.insert(id);
-            all.push((id, format!("no code is generated for {kind}")));
+            all.push((id, format!("punctual-idl generates no code for {kind}")));
         }
     }
     loop {
@@ -156,7 +156,9 @@ fn absent(specification: &Specification) -> Vec<(DefinitionId, String)> {
                 Kind::Struct(of) => of.base,
                 _ => None,
             };
-            let of_base = base.filter(|base| ids.contains(base)).map(|_| "its base has no code".to_owned());
+            let of_base = base
+                .filter(|base| ids.contains(base))
+                .map(|_| "punctual-idl generates no code for its base".to_owned());
             // An operation of an interface without code needs no reason of its own.
             let of_parent = matches!(definition.kind(), Kind::Operation(_) | Kind::Attribute(_))
                 && ids.contains(&definition.parent());

@@ -125,7 +125,10 @@ impl Names {
                 Kind::Enumerator(..) => {}
                 // The type of its errors.
                 Kind::Operation(_) | Kind::Attribute(_) => {
-                    self.items.insert(child, unique(&mut types, camel(name).trim_end_matches('_').to_owned() + "Error"));
+                    self.items.insert(
+                        child,
+                        unique(&mut types, camel(name).trim_end_matches('_').to_owned() + "Error"),
+                    );
                 }
                 Kind::Module => drop(self.modules.insert(child, unique(&mut types, snake(name)))),
                 _ => {
