@@ -56,11 +56,12 @@ impl Generator<'_> {
     /// Allows what a method with this name may break; one without a name has no parameters.
     pub(super) fn allow_for(&mut self, name: &str, method: &Method) {
         let error = method.exceptions.iter().map(|id| self.memory.get(id).copied().unwrap_or_default()).max();
-        let is_conversion = name.starts_with("from_") || name.starts_with("into_");
+        let is_conversion = name == "new" || name.starts_with("from_") || name.starts_with("into_");
         let lints = [
             ("too_many_arguments", !name.is_empty() && method.inputs.len() + 1 > PARAMETERS_MAX),
             ("wrong_self_convention", is_conversion),
             ("new_ret_no_self", name == "new"),
+            ("type_complexity", method.outputs.len() > 2),
             ("result_large_err", error.is_some_and(|bytes| bytes > BYTES_MAX)),
         ];
         self.allow(&lints);
