@@ -74,7 +74,7 @@ impl EchoServant for Echo {
     }
 
     fn echo_ten(&self, value: &Ten) -> Result<Ten> {
-        Ok(value.clone())
+        Ok(*value)
     }
 
     fn echo_tens(&self, value: &[Ten]) -> Result<Tens> {
