@@ -1,12 +1,14 @@
 //! A request, and what its reply says.
 
+use punctual_giop::characters::CharacterSet;
+use punctual_giop::codeset::Chosen;
+use punctual_giop::context::CODE_SETS;
 use punctual_giop::message::{ReplyStatus, Request, RequestId, Response, Target};
 use punctual_giop::{self as giop, Completion, Decode, Encoder, Reference, SystemException, Tagged};
 use punctual_giop::{SystemExceptionKind as Kind, TaggedList, Version};
 
 use crate::exception::marshal;
 use crate::outcome::Outcome;
-use crate::publish::{UTF_8, UTF_16};
 
 /// Writes the arguments.
 pub(crate) type Write<'w> = &'w dyn Fn(&mut Encoder) -> Result<(), giop::Error>;
@@ -21,25 +23,21 @@ pub(crate) struct Call<'c> {
     pub write: Write<'c>,
 }
 
-/// The service context in which code sets are chosen (CORBA 13.10.2.5).
-const CODE_SETS: u32 = 1;
-
-/// UTF-8 and UTF-16, as an encapsulation with the least significant byte first.
-const CHOSEN: [u8; 12] = {
-    let ([a, b, c, d], [e, f, g, h]) = (UTF_8.to_le_bytes(), UTF_16.to_le_bytes());
-    [1, 0, 0, 0, a, b, c, d, e, f, g, h]
-};
-
 impl Call<'_> {
     /// Writes the whole message into an empty encoder. The first one of a connection chooses code sets.
-    pub fn encode(&self, id: RequestId, is_first: bool, to: &mut Encoder) -> Result<(), SystemException> {
-        let chosen = Tagged { id: CODE_SETS, data: &CHOSEN };
+    pub fn encode(
+        &self,
+        id: RequestId,
+        chosen: Option<&[u8; 12]>,
+        to: &mut Encoder,
+    ) -> Result<(), SystemException> {
         let first;
-        let contexts = if is_first && to.version() > Version::V1_0 {
-            first = [&[chosen], self.contexts].concat();
-            &first[..]
-        } else {
-            self.contexts
+        let contexts = match chosen {
+            Some(chosen) if to.version() > Version::V1_0 => {
+                first = [&[Tagged { id: CODE_SETS, data: chosen }], self.contexts].concat();
+                &first[..]
+            }
+            _ => self.contexts,
         };
         let head = Request {
             id,
@@ -97,4 +95,9 @@ pub(crate) fn step(
             Ok(Step::Done)
         }
     }
+}
+
+/// The code set of a connection's strings: Latin-1 where none was chosen (CORBA 13.10.2.5).
+pub(crate) fn characters(chosen: Option<Chosen>) -> CharacterSet {
+    chosen.unwrap_or(Chosen::DEFAULT).characters
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_utils::atomic::AtomicCell;
+use punctual_giop::codeset::Chosen;
 use punctual_giop::{ByteOrder, Encoder, Version};
 
 use crate::options::Options;
@@ -22,12 +23,15 @@ pub(crate) struct LocalBuffers {
     pub reply: Encoder,
 }
 
+/// Callers share connections to the same endpoint with the same version and code sets.
+type PeerKey = (Endpoint, Version, Option<Chosen>);
+
 /// One ORB.
 pub(crate) struct Core {
     pub options: Options,
     pub published: Arc<Published>,
     pub registry: Arc<Registry>,
-    peers: Mutex<HashMap<(Endpoint, Version), Arc<Peer>>>,
+    peers: Mutex<HashMap<PeerKey, Arc<Peer>>>,
     local: AtomicCell<Option<Box<LocalBuffers>>>,
     is_shut_down: AtomicBool,
 }
@@ -55,14 +59,14 @@ impl Core {
     }
 
     /// The server at this endpoint, for calls with this version.
-    pub fn peer(&self, endpoint: &Endpoint, version: Version) -> Arc<Peer> {
+    pub fn peer(&self, endpoint: &Endpoint, version: Version, chosen: Option<Chosen>) -> Arc<Peer> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         // Servers that no reference names any more are forgotten when others come.
         if peers.len() > 64 {
             peers.retain(|_, peer| Arc::strong_count(peer) > 1);
         }
-        let new = || Arc::new(Peer::new(endpoint.clone(), version, self.options.message_bytes_max));
-        Arc::clone(peers.entry((endpoint.clone(), version)).or_insert_with(new))
+        let new = || Arc::new(Peer::new(endpoint.clone(), version, chosen, self.options.message_bytes_max));
+        Arc::clone(peers.entry((endpoint.clone(), version, chosen)).or_insert_with(new))
     }
 
     /// Buffers for a call within the process.

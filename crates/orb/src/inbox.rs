@@ -7,7 +7,8 @@
 use std::io;
 use std::time::Duration;
 
-use punctual_giop::message::{Header, MessageType};
+use punctual_giop::message::Header;
+use punctual_giop::reassembly::{Pushed, Reassembly};
 
 use crate::limits::{BYTES_AHEAD_MAX, IDLE_BUFFER_BYTES};
 use crate::transport::{Deadline, Stream, left};
@@ -18,14 +19,6 @@ const PARTIAL_MAX: usize = 16;
 /// How often a much smaller message must come before memory is given back.
 const SMALL_MESSAGES_MAX: u32 = 64;
 
-/// A message whose fragments come.
-#[derive(Debug)]
-struct Partial {
-    /// The number of its request; `None` in GIOP 1.1, where only one is on its way.
-    id: Option<[u8; 4]>,
-    bytes: Vec<u8>,
-}
-
 /// What is read of a stream.
 #[derive(Debug)]
 pub(crate) struct Inbox {
@@ -34,7 +27,7 @@ pub(crate) struct Inbox {
     end: usize,
     /// A message that was joined of fragments, instead of the present one.
     joined: Option<Vec<u8>>,
-    partial: Vec<Partial>,
+    partial: Reassembly,
     message_bytes_max: usize,
     /// The timeout that the socket has.
     timeout: Option<Duration>,
@@ -51,7 +44,7 @@ impl Inbox {
             bytes: Vec::new(),
             end: 0,
             joined: None,
-            partial: Vec::new(),
+            partial: Reassembly::new(message_bytes_max, PARTIAL_MAX),
             message_bytes_max,
             timeout: None,
             small_messages: 0,
@@ -111,9 +104,6 @@ impl Inbox {
                 return Ok(false);
             }
             self.end = bytes;
-            if !header.has_more && header.kind != MessageType::Fragment {
-                return Ok(true);
-            }
             if self.join(&header)? {
                 return Ok(true);
             }
@@ -150,37 +140,16 @@ impl Inbox {
         }
     }
 
-    /// Adds a fragment to its message. `true` if that is whole, and the present one.
+    /// Takes the message or fragment that is there. `true` if a message is whole, and the present one.
     fn join(&mut self, header: &Header) -> io::Result<bool> {
-        let message = &self.bytes[..self.end];
-        let is_first = header.kind != MessageType::Fragment;
-        let has_id = header.version >= punctual_giop::Version::V1_2;
-        let body = if has_id && !is_first { Header::BYTES + 4 } else { Header::BYTES };
-        let id = message[Header::BYTES..].first_chunk().copied().filter(|_| has_id);
-        if message.len() < body || has_id && id.is_none() {
-            return Err(invalid("a fragment without the number of its request"));
-        }
-        if is_first {
-            if self.partial.len() == PARTIAL_MAX || self.partial.iter().any(|one| one.id == id) {
-                return Err(invalid("more messages in fragments than allowed"));
+        match self.partial.push(header, &self.bytes[..self.end]).map_err(invalid)? {
+            Pushed::Whole => Ok(true),
+            Pushed::Kept => Ok(false),
+            Pushed::Completed(whole) => {
+                self.joined = Some(whole);
+                Ok(true)
             }
-            self.partial.push(Partial { id, bytes: message.to_vec() });
-            return Ok(false);
         }
-        let place = self.partial.iter().position(|one| one.id == id);
-        let place = place.ok_or_else(|| invalid("a fragment of no message"))?;
-        let all: usize = self.partial.iter().map(|one| one.bytes.len()).sum();
-        if all + message.len() > self.message_bytes_max {
-            return Err(invalid("a message in fragments that is longer than allowed"));
-        }
-        self.partial[place].bytes.extend_from_slice(&message[body..]);
-        if header.has_more {
-            return Ok(false);
-        }
-        let mut whole = self.partial.swap_remove(place).bytes;
-        finish(&mut whole)?;
-        self.joined = Some(whole);
-        Ok(true)
     }
 
     /// Sets the socket's timeout if it is another one, and is over at the deadline.
@@ -204,14 +173,4 @@ impl Inbox {
 /// A socket's timeout looks as if it did not block.
 fn timed_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
-}
-
-/// Makes a joined message one without fragments.
-fn finish(whole: &mut [u8]) -> io::Result<()> {
-    let (header, body) =
-        whole.split_first_chunk_mut::<{ Header::BYTES }>().ok_or_else(|| invalid("no header"))?;
-    let parsed = Header::parse(header).map_err(invalid)?;
-    let size = u32::try_from(body.len()).map_err(invalid)?;
-    *header = Header { has_more: false, size, ..parsed }.to_bytes();
-    Ok(())
 }

@@ -2,11 +2,12 @@
 
 use std::io;
 
+use punctual_giop::codeset::Chosen;
 use punctual_giop::message::{self, Message, RequestId};
 use punctual_giop::{ByteOrder, Completion, Encoder, SystemException, SystemExceptionKind as Kind, Version};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::call::{Call, Failure, Step, step};
+use crate::call::{Call, Failure, Step, characters, step};
 use crate::exception::communication;
 use crate::inbox::Inbox;
 use crate::outcome::Outcome;
@@ -18,6 +19,8 @@ pub(crate) struct Link {
     pub stream: Stream,
     pub inbox: Inbox,
     pub outbox: Encoder,
+    /// What the first request tells the server.
+    chosen: Option<Chosen>,
     last_id: u32,
     /// When it became idle, in ticks of the kernel.
     idle_since: (i64, i64),
@@ -30,14 +33,10 @@ fn tick() -> (i64, i64) {
 }
 
 impl Link {
-    pub fn new(stream: Stream, version: Version, message_bytes_max: usize) -> Self {
-        Self {
-            stream,
-            inbox: Inbox::new(message_bytes_max),
-            outbox: Encoder::new(ByteOrder::NATIVE, version),
-            last_id: 0,
-            idle_since: tick(),
-        }
+    pub fn new(stream: Stream, version: Version, chosen: Option<Chosen>, message_bytes_max: usize) -> Self {
+        let mut outbox = Encoder::new(ByteOrder::NATIVE, version);
+        outbox.set_characters(characters(chosen));
+        Self { stream, inbox: Inbox::new(message_bytes_max), outbox, chosen, last_id: 0, idle_since: tick() }
     }
 
     /// A number for the next request.
@@ -67,7 +66,8 @@ impl Link {
     pub fn send(&mut self, call: &Call<'_>) -> Result<RequestId, Failure> {
         let (is_fresh, id) = (self.is_fresh(), self.next_id());
         self.outbox.clear();
-        call.encode(id, is_fresh, &mut self.outbox)?;
+        let chosen = self.chosen.filter(|_| is_fresh).map(Chosen::to_context);
+        call.encode(id, chosen.as_ref(), &mut self.outbox)?;
         self.stream.write(self.outbox.as_bytes(), &[]).map_err(|error| Failure {
             exception: communication(&error, is_fresh),
             may_repeat: !is_fresh && error.kind() != io::ErrorKind::TimedOut,
@@ -94,7 +94,8 @@ impl Link {
                 }
             }
             match Message::read(self.inbox.message()) {
-                Ok(Message::Reply(reply, body)) if reply.id == id => {
+                Ok(Message::Reply(reply, mut body)) if reply.id == id => {
+                    body.set_characters(self.outbox.characters());
                     return step(reply.status, body, read);
                 }
                 Ok(Message::CloseConnection) => {

@@ -75,12 +75,18 @@ pub fn argument<T: Decode>(from: &mut Decoder<'_>) -> Result<T, SystemException>
     T::decode(from).map_err(refused)
 }
 
-/// A string of a request, within its bytes.
+/// A string of a request, within its bytes if they are UTF-8.
 ///
 /// # Errors
 /// `MARSHAL`.
 pub fn text<'a>(from: &mut Decoder<'a>) -> Result<Cow<'a, str>, SystemException> {
-    from.text().map(Cow::Borrowed).map_err(refused)
+    let mut ahead = from.clone();
+    if let Ok(text) = ahead.text() {
+        *from = ahead;
+        return Ok(Cow::Borrowed(text));
+    }
+    // Another code set than that of Rust's strings.
+    argument(from).map(Cow::Owned)
 }
 
 /// Numbers of a request, within its bytes if they have this machine's order.

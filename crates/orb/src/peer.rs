@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::atomic::AtomicCell;
+use punctual_giop::codeset::Chosen;
 use punctual_giop::{SystemException, Version};
 
 use crate::call::Call;
@@ -23,6 +24,8 @@ use crate::transport::{Deadline, Endpoint, Stream, left};
 pub(crate) struct Peer {
     pub endpoint: Endpoint,
     pub version: Version,
+    /// The code sets of its connections.
+    chosen: Option<Chosen>,
     message_bytes_max: usize,
     idle: [AtomicCell<Option<Box<Link>>>; CONNECTIONS_PER_SERVER],
     open: AtomicUsize,
@@ -46,10 +49,16 @@ impl Drop for Peer {
 }
 
 impl Peer {
-    pub fn new(endpoint: Endpoint, version: Version, message_bytes_max: usize) -> Self {
+    pub fn new(
+        endpoint: Endpoint,
+        version: Version,
+        chosen: Option<Chosen>,
+        message_bytes_max: usize,
+    ) -> Self {
         Self {
             endpoint,
             version,
+            chosen,
             message_bytes_max,
             idle: Default::default(),
             open: AtomicUsize::new(0),
@@ -96,7 +105,7 @@ impl Peer {
 
     fn connect(&self, deadline: Deadline) -> io::Result<Box<Link>> {
         match Stream::connect(&self.endpoint, deadline) {
-            Ok(stream) => Ok(Box::new(Link::new(stream, self.version, self.message_bytes_max))),
+            Ok(stream) => Ok(Box::new(Link::new(stream, self.version, self.chosen, self.message_bytes_max))),
             Err(error) => {
                 self.open.fetch_sub(1, Ordering::SeqCst);
                 self.wake();
@@ -182,7 +191,7 @@ impl Peer {
         if let Some(open) = shared.as_ref().filter(|shared| !shared.is_closed()) {
             return Ok((Arc::clone(open), false));
         }
-        let new = Shared::open(&self.endpoint, self.version, self.message_bytes_max, deadline)?;
+        let new = Shared::open(&self.endpoint, self.version, self.chosen, self.message_bytes_max, deadline)?;
         *shared = Some(Arc::clone(&new));
         Ok((new, true))
     }

@@ -2,16 +2,13 @@
 
 use std::sync::OnceLock;
 
-use punctual_giop::reference::component::{TAG_CODE_SETS, TAG_ORB_TYPE};
+use punctual_giop::codeset::CodeSets;
+use punctual_giop::reference::component::TAG_ORB_TYPE;
 use punctual_giop::reference::{Address, Component, IiopProfile, UnixAddress};
 use punctual_giop::{Encode, Error, Reference, Version};
 
 use crate::transport::Endpoint;
 
-/// UTF-8 (the registry of code sets, OSF).
-pub(crate) const UTF_8: u32 = 0x0501_0001;
-/// UTF-16.
-pub(crate) const UTF_16: u32 = 0x0001_0109;
 /// This ORB: the first letters of its name.
 const ORB_TYPE: u32 = u32::from_be_bytes(*b"PUNC");
 
@@ -47,7 +44,8 @@ impl Published {
         });
         // Without TCP there is no port; clients of this host use the socket.
         let address = addresses.next().unwrap_or_else(|| Address { host: host_name(), port: 0 });
-        let mut components = vec![Component::new(TAG_ORB_TYPE, |to| ORB_TYPE.encode(to))?, code_sets()?];
+        let mut components =
+            vec![Component::new(TAG_ORB_TYPE, |to| ORB_TYPE.encode(to))?, CodeSets::own().component()?];
         for other in addresses {
             components.push(Component::of_address(&other)?);
         }
@@ -59,16 +57,6 @@ impl Published {
         }
         Ok(IiopProfile { version: Version::V1_2, address, object_key, components })
     }
-}
-
-/// Strings in UTF-8 and UTF-16, nothing else (CORBA 13.10.2.4).
-fn code_sets() -> Result<Component, Error> {
-    Component::new(TAG_CODE_SETS, |to| {
-        UTF_8.encode(to)?;
-        to.length(0)?;
-        UTF_16.encode(to)?;
-        to.length(0)
-    })
 }
 
 /// The name of this host.

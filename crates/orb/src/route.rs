@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use punctual_giop::Version;
+use punctual_giop::codeset::{Chosen, CodeSets};
 use punctual_giop::message::{Message, Request, RequestId, Response, Target};
 use punctual_giop::reference::IiopProfile;
 use punctual_giop::{
@@ -82,13 +83,24 @@ fn add_ways(
             endpoints.push(Endpoint::Unix(unix.path.into()));
         }
     }
+    let chosen = chosen(&profile)?;
     let addresses = profile.addresses()?;
     endpoints.extend(addresses.into_iter().filter(|address| address.port != 0).map(Endpoint::Tcp));
     for endpoint in endpoints {
-        let peer = core.peer(&endpoint, profile.version);
+        let peer = core.peer(&endpoint, profile.version, chosen);
         ways.push(Way::Remote(peer, profile.object_key.clone()));
     }
     Ok(())
+}
+
+/// The code sets for a server that says which it understands.
+fn chosen(profile: &IiopProfile) -> Result<Option<Chosen>, punctual_giop::reference::Error> {
+    for component in &profile.components {
+        if let Some(sets) = CodeSets::of_component(component)? {
+            return Ok(sets.choose().ok());
+        }
+    }
+    Ok(None)
 }
 
 /// Calls a server, on another connection if the first was closed.

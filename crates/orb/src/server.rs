@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use punctual_giop::codeset::Chosen;
+use punctual_giop::context::CODE_SETS;
 use punctual_giop::message::{self, Header, LocateReply, Message, Response};
 use punctual_giop::reference::Address;
 use punctual_giop::{ByteOrder, Encoder, Version};
@@ -220,6 +222,7 @@ const STACK_BYTES: usize = 1 << 20;
 fn serve(core: &Arc<Core>, stream: &Stream) {
     let mut inbox = Inbox::new(core.options.message_bytes_max);
     let mut outbox = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
+    outbox.set_characters(Chosen::DEFAULT.characters);
     loop {
         match inbox.next(stream, None) {
             Ok(true) => {}
@@ -258,7 +261,11 @@ fn answer(core: &Arc<Core>, bytes: &[u8], outbox: &mut Encoder) -> bool {
     };
     answer_with(outbox, header.version);
     match message {
-        Message::Request(request, arguments) => {
+        Message::Request(request, mut arguments) => {
+            if let Some(Ok(chosen)) = request.contexts.find(CODE_SETS).map(Chosen::of_context) {
+                outbox.set_characters(chosen.characters);
+            }
+            arguments.set_characters(outbox.characters());
             let is_expected = request.response != Response::None;
             let mut reply = Reply::new(outbox, request.id, is_expected);
             core.registry.dispatch(&request, arguments, &mut reply);
@@ -282,7 +289,9 @@ fn answer(core: &Arc<Core>, bytes: &[u8], outbox: &mut Encoder) -> bool {
 /// Replies have the version of their requests.
 fn answer_with(outbox: &mut Encoder, version: Version) {
     if outbox.version() != version {
+        let characters = outbox.characters();
         let bytes = std::mem::replace(outbox, Encoder::new(ByteOrder::NATIVE, version)).into_bytes();
         *outbox = Encoder::on(bytes, ByteOrder::NATIVE, version);
+        outbox.set_characters(characters);
     }
 }

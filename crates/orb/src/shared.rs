@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use punctual_giop::characters::CharacterSet;
+use punctual_giop::codeset::Chosen;
 use punctual_giop::message::{self, Message, RequestId};
 use punctual_giop::{
     ByteOrder, Completion, Encoder, Reference, SystemException, SystemExceptionKind as Kind, Version,
@@ -16,7 +18,7 @@ use punctual_giop::{
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::OwnedFd;
 
-use crate::call::{Call, Step, step};
+use crate::call::{Call, Step, characters, step};
 use crate::exception::communication;
 use crate::inbox::Inbox;
 use crate::outcome::Outcome;
@@ -44,6 +46,8 @@ struct Waiting {
 struct Outbox {
     encoder: Encoder,
     last_id: u32,
+    /// What the first request tells the server.
+    chosen: Option<Chosen>,
 }
 
 /// A connection of many callers.
@@ -51,6 +55,8 @@ pub(crate) struct Shared {
     stream: Stream,
     outbox: Mutex<Outbox>,
     waiting: Mutex<Waiting>,
+    /// Of strings.
+    characters: CharacterSet,
     /// Wakes the reader.
     bell: OwnedFd,
 }
@@ -60,15 +66,18 @@ impl Shared {
     pub fn open(
         endpoint: &Endpoint,
         version: Version,
+        chosen: Option<Chosen>,
         message_bytes_max: usize,
         deadline: Deadline,
     ) -> io::Result<Arc<Self>> {
         let stream = Stream::connect(endpoint, deadline)?;
-        let encoder = Encoder::new(ByteOrder::NATIVE, version);
+        let mut encoder = Encoder::new(ByteOrder::NATIVE, version);
+        encoder.set_characters(characters(chosen));
         let shared = Arc::new(Self {
             stream,
-            outbox: Mutex::new(Outbox { encoder, last_id: 0 }),
+            outbox: Mutex::new(Outbox { encoder, last_id: 0, chosen }),
             waiting: Mutex::default(),
+            characters: characters(chosen),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         });
         let reader = Arc::clone(&shared);
@@ -88,7 +97,8 @@ impl Shared {
         outbox.last_id = outbox.last_id.wrapping_add(1);
         let id = RequestId(outbox.last_id);
         outbox.encoder.clear();
-        if let Err(exception) = call.encode(id, id.0 == 1, &mut outbox.encoder) {
+        let chosen = outbox.chosen.filter(|_| id.0 == 1).map(Chosen::to_context);
+        if let Err(exception) = call.encode(id, chosen.as_ref(), &mut outbox.encoder) {
             return Err((exception, Some(sent)));
         }
         {
@@ -152,7 +162,10 @@ impl Shared {
                 Err(error) => return lost(error),
             }
             match Message::read(inbox.message()) {
-                Ok(Message::Reply(reply, body)) => self.settle(reply.id, reply.status, body),
+                Ok(Message::Reply(reply, mut body)) => {
+                    body.set_characters(self.characters);
+                    self.settle(reply.id, reply.status, body);
+                }
                 Ok(Message::CloseConnection) => {
                     return SystemException::new(Kind::Transient, 0, Completion::No);
                 }
