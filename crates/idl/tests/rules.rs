@@ -322,7 +322,7 @@ fn several_errors_are_found_in_one_run() {
         ("};", &["1:1: expected a definition, found \"}\""]),
         (
             "module A { typedef long x; }",
-            &["1:29: expected \";\" behind the definition, found the end of the file"],
+            &["1:29: expected \";\" behind the definition"],
         ),
     ]);
 }

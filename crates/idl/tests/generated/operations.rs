@@ -1371,6 +1371,7 @@ pub mod operations {
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's, and what the operation raises.
+        #[allow(clippy::type_complexity)]
         pub fn turn(
             &self,
             value: &Pair,
@@ -1387,6 +1388,7 @@ pub mod operations {
         }
 
         /// Operation `turn` of `Operations::Both`. It does not wait.
+        #[allow(clippy::type_complexity)]
         pub fn turn_async(
             &self,
             value: &Pair,
@@ -1402,6 +1404,7 @@ pub mod operations {
             )
         }
 
+        #[allow(clippy::type_complexity)]
         fn turn_outcome(outcome: orb::Outcome<'_>) -> Result<(Pair, Pair, Longs, Choice), both::TurnError> {
             if let orb::Outcome::Raised { id, mut members } = outcome {
                 let from = &mut members;
@@ -1424,6 +1427,7 @@ pub mod operations {
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's.
+        #[allow(clippy::type_complexity)]
         pub fn turn_grid(
             &self,
             value: &Grid,
@@ -1440,6 +1444,7 @@ pub mod operations {
         }
 
         /// Operation `turn_grid` of `Operations::Both`. It does not wait.
+        #[allow(clippy::type_complexity)]
         pub fn turn_grid_async(
             &self,
             value: &Grid,
@@ -1455,6 +1460,7 @@ pub mod operations {
             )
         }
 
+        #[allow(clippy::type_complexity)]
         fn turn_grid_outcome(outcome: orb::Outcome<'_>) -> Result<(Grid, Grid, Grid), orb::SystemException> {
             let mut from = outcome.result()?;
             Ok((orb::result(&mut from)?, orb::result(&mut from)?, orb::result(&mut from)?))
@@ -1464,6 +1470,7 @@ pub mod operations {
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's.
+        #[allow(clippy::type_complexity)]
         pub fn anything(
             &self,
             value: &giop::Any,
@@ -1480,6 +1487,7 @@ pub mod operations {
         }
 
         /// Operation `anything` of `Operations::Both`. It does not wait.
+        #[allow(clippy::type_complexity)]
         pub fn anything_async(
             &self,
             value: &giop::Any,
@@ -1495,6 +1503,7 @@ pub mod operations {
             )
         }
 
+        #[allow(clippy::type_complexity)]
         fn anything_outcome(
             outcome: orb::Outcome<'_>,
         ) -> Result<(giop::Any, giop::Any, giop::Reference), orb::SystemException> {
@@ -1629,6 +1638,7 @@ pub mod operations {
         ///
         /// # Errors
         /// They go to the client.
+        #[allow(clippy::type_complexity)]
         fn turn<'a>(
             &'a self,
             value: &'a Pair,
@@ -1639,12 +1649,14 @@ pub mod operations {
         ///
         /// # Errors
         /// They go to the client.
+        #[allow(clippy::type_complexity)]
         fn turn_grid(&self, value: &Grid, other: &Grid) -> Result<(Grid, Grid, Grid), orb::SystemException>;
 
         /// Operation `anything`.
         ///
         /// # Errors
         /// They go to the client.
+        #[allow(clippy::type_complexity)]
         fn anything(
             &self,
             value: &giop::Any,
@@ -2045,7 +2057,7 @@ pub mod operations {
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's.
-        #[allow(clippy::too_many_arguments, clippy::new_ret_no_self)]
+        #[allow(clippy::too_many_arguments, clippy::wrong_self_convention, clippy::new_ret_no_self)]
         pub fn new(
             &self,
             a: i32,
@@ -2199,7 +2211,7 @@ pub mod operations {
         ///
         /// # Errors
         /// They go to the client.
-        #[allow(clippy::too_many_arguments, clippy::new_ret_no_self)]
+        #[allow(clippy::too_many_arguments, clippy::wrong_self_convention, clippy::new_ret_no_self)]
         fn new(
             &self,
             a: i32,
@@ -2521,7 +2533,7 @@ pub mod operations {
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's.
-        #[allow(clippy::too_many_arguments, clippy::new_ret_no_self)]
+        #[allow(clippy::too_many_arguments, clippy::wrong_self_convention, clippy::new_ret_no_self)]
         pub fn new(
             &self,
             a: i32,
