@@ -320,10 +320,7 @@ fn several_errors_are_found_in_one_run() {
     );
     refused(&[
         ("};", &["1:1: expected a definition, found \"}\""]),
-        (
-            "module A { typedef long x; }",
-            &["1:29: expected \";\" behind the definition"],
-        ),
+        ("module A { typedef long x; }", &["1:29: expected \";\" behind the definition"]),
     ]);
 }
 

@@ -186,7 +186,7 @@ impl Generator<'_> {
             self.out.push_str(text);
             self.uses.giop |= names_module(text, "giop::");
             self.uses.orb |= names_module(text, "orb::");
-            // Within implementations of `Encode` the method has its name without an import.
+            // The trait is in scope where it is implemented; closures of methods need it.
             self.uses.encode |= text.contains("|to|") && text.contains(".encode(");
         }
         self.out.push('\n');
