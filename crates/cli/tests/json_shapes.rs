@@ -332,7 +332,7 @@ fn status(network: &Network) -> Found {
     receiver.await_output(b"one\n");
     let program = Endsystem::connect_to(network.a.socket()).expect("a connection");
     let _handlers = handlers(&program);
-    eventually("the counts were compared", || !network.a.json(&["status"])["books"].is_null());
+    eventually("the counts were compared", || !network.a.json(&["status"])["audit"].is_null());
     let status = [&network.a, &network.b].map(|host| host.json(&["status"]));
     sender.end().done();
     receiver.end().done();
