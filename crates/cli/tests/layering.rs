@@ -54,7 +54,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("orb", &["giop", "analysis", "os", "idl"]),
     // IDL files to definitions: nothing of ours, so that a build script is small.
     ("idl", &[]),
-    // Outside of `crates`: they test, and no crate depends on them.
+    // Outside of `crates`: they show or test, and no crate depends on them.
+    ("echo", &["giop", "idl", "orb"]),
     (
         "fuzz",
         &[
