@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use cable::{A, B, FLOWS, LOW_DELAY, PATIENCE, address, bytes, cable, endsystem, patient, privileged};
 use punctual::tcp::{Qos, TcpError, TcpStream};
-use punctual::{Endsystem, Nanos};
+use punctual::{BitRate, Endsystem, Nanos};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// What the program may take for a segment.
@@ -281,5 +281,77 @@ fn best_effort_has_no_budget_for_a_leading_thread() {
     with_stream(direct, |stream, kernels| {
         assert!(matches!(stream.lead().err(), Some(TcpError::NoBudget)));
         drop(kernels);
+    });
+}
+
+/// A handshake is over before admission decides about the connection's handlers. A peer whose connection is refused then sees a reset,
+/// the program the reason; the others go on, and when one of them ends there is room again.
+#[test]
+fn a_refused_connection_is_reset_and_harms_no_other() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    a.within(|| {
+        let endsystem = endsystem("flows_max = 64\nlisteners_max = 1\n");
+        let qos = Qos::Guaranteed { rate: BitRate(100_000_000), period: Nanos::from_millis(5) };
+        let listener = endsystem.bind_tcp(address(A), qos, 4).unwrap_or_else(|error| panic!("{error}"));
+        let connect = || patient(b.within(|| KernelStream::connect(address(A))).expect("to connect"));
+        let mut open = Vec::new();
+        let (mut refused, why) = loop {
+            assert!(open.len() < 64, "admission refuses nothing");
+            let kernels = connect();
+            match listener.accept_timeout(PATIENCE) {
+                Ok(stream) => open.push((stream.expect("a connection"), kernels)),
+                Err(error) => break (kernels, error.to_string()),
+            }
+        };
+        assert!(why.starts_with("admission of the ") && !why.contains('\n'), "{why}");
+        assert_eq!(refused.read(&mut [0]).expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+        for (stream, kernels) in &mut open {
+            stream.set_read_timeout(Some(PATIENCE));
+            kernels.write_all(b"still here").expect("written");
+            stream.read_exact(&mut [0; 10]).expect("read");
+        }
+        let (stream, mut kernels) = open.pop().expect("one was admitted");
+        drop(stream);
+        assert_eq!(kernels.read(&mut [0]).expect("the end"), 0);
+        drop(kernels);
+        let again = std::iter::repeat_with(|| {
+            let kernels = connect();
+            listener.accept_timeout(PATIENCE).ok().flatten().map(|stream| (stream, kernels))
+        });
+        assert!(again.take(64).flatten().next().is_some(), "there is room again");
+    });
+}
+
+/// The host's own address goes and comes back during a connection: the peer misses no byte.
+#[test]
+fn a_stream_outlives_the_address_of_its_host() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    let listener = b.within(|| TcpListener::bind(address(B))).expect("a listener");
+    a.within(|| {
+        let endsystem = endsystem(FLOWS);
+        let mut stream =
+            endsystem.connect_tcp(address(B), LOW_DELAY).unwrap_or_else(|error| panic!("{error}"));
+        let mut kernels = patient(listener.accept().expect("a connection").0);
+        let mut send = |from: usize| {
+            stream.write_all(&bytes(0, from, 20_000)).expect("room");
+            from + 20_000
+        };
+        let mut at = send(0);
+        a.ip_batch(&format!("address del {A}/30 dev va\n"));
+        at = send(at);
+        let refused = endsystem.connect_tcp(address(B), LOW_DELAY).err().expect("there is no way");
+        assert!(!refused.to_string().contains('\n'), "{refused}");
+        a.ip_batch(&format!("address add {A}/30 dev va\n"));
+        at = send(at);
+        stream.shutdown(Shutdown::Write).expect("it runs");
+        let mut read = Vec::new();
+        kernels.read_to_end(&mut read).expect("read");
+        assert!(read == bytes(0, 0, at), "{} bytes of {at}", read.len());
     });
 }

@@ -379,6 +379,33 @@ fn a_program_that_does_not_read_stops_its_peer() {
     assert!((1_000..=4 * CHUNK_BYTES as usize).contains(&read), "what the ring held: {read}");
 }
 
+/// Tiny writes into a closed window cause no call of the output handler, which would be charged to the budget; they leave when
+/// the peer reads.
+#[test]
+fn writes_that_cannot_leave_cause_no_calls() {
+    let mut world = World::new(6, 0, 4);
+    world.config.is_nodelay = true;
+    world.listen();
+    world.connect();
+    let mut written = 0;
+    let fill = |world: &mut World| {
+        let (now, program) = (world.now, world.program(0).cloned().expect("it connects"));
+        while program.outbox.send(&[7; 100], now) {
+            written += 100;
+        }
+    };
+    assert!(!world.run(Nanos::from_secs(20), fill, |_| false));
+    let index = world.program(0).map(|program| program.index).expect("open");
+    let made = world.status(0).expect("open").segments_out;
+    let due = world.hosts[0].tcp.due(index, world.now);
+    assert!(due.is_none_or(|due| due > world.now), "only a probe is due: {due:?}");
+    // The peer reads everything.
+    let all = written;
+    let has_all = move |world: &World| world.program(1).is_some_and(|program| program.read.len() == all);
+    assert!(world.run(Nanos::from_secs(60), |world| world.read(1), has_all), "{written} written");
+    assert!(world.status(0).expect("open").segments_out > made);
+}
+
 /// A program that goes away with bytes that it has not read, in its ring or behind it, resets its peer (RFC 2525 2.17); without,
 /// it closes.
 #[test]

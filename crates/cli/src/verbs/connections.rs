@@ -7,12 +7,13 @@ use punctual::tcp::{ConnectionStatus, Path};
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
 
-/// List the TCP connections that this host's daemon runs itself: class, state, segments and buffers.
+/// List the TCP connections that this host's daemon runs itself: class, state, segments, windows and buffers.
 #[derive(Args)]
 #[command(after_help = "Example: punctual connections --json\n\
                   The kernel does not know these connections: ss, netstat and tcpdump do not show them. The class is a promise of \
                   this host alone where promise shows \"host\", and of the reserved path where it shows \"path\" with the bounds of packets that \
-                  leave and come: \"punctual channels\" shows its channels. \"punctual status\" shows the handlers of input and output, with their bounds and what was late.")]
+                  leave and come: \"punctual channels\" shows its channels. Segments that were sent again are \"resent\". The windows, in bytes, are what the peer takes \
+                  and what this end takes. \"punctual status\" shows the handlers of input and output, with their bounds and what was late.")]
 pub struct Connections {
     #[command(flatten)]
     host: Host,
@@ -43,7 +44,9 @@ fn text(connections: &[ConnectionStatus]) -> String {
         "state",
         "in",
         "out",
+        "resent",
         "dropped",
+        "windows",
         "unread",
         "unacknowledged",
     ];
@@ -78,7 +81,9 @@ fn row(connection: &ConnectionStatus) -> Vec<String> {
         connection.state.to_string(),
         connection.segments_in.to_string(),
         connection.segments_out.to_string(),
+        connection.resent.to_string(),
         connection.dropped.to_string(),
+        format!("{}/{}", connection.send_window_bytes, connection.receive_window_bytes),
         connection.readable_bytes.to_string(),
         connection.unacknowledged_bytes.to_string(),
     ]

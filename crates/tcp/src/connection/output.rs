@@ -62,6 +62,15 @@ impl Connection {
         [machine, path].into_iter().flatten().min()
     }
 
+    /// Whether bytes that were taken wait for the peer's window or for the congestion window: more of them would change nothing.
+    pub fn is_held_back(&mut self, now: Instant) -> bool {
+        let unsent = self.numbers.enqueued_end().wrapping_sub(self.numbers.sent());
+        let is_some = before(self.numbers.sent(), self.numbers.enqueued_end());
+        // What Nagle holds back leaves when it has become a full segment.
+        let fills_segment = self.config.is_nodelay || unsent >= u32::from(self.path.current());
+        is_some && fills_segment && self.next_deadline(now) != Some(now)
+    }
+
     /// Whether no work is left: the connection ended, and its reset, if any, has left.
     pub fn is_over(&mut self, now: Instant) -> bool {
         self.ended.is_some() && self.next_deadline(now).is_none()

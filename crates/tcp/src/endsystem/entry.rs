@@ -254,7 +254,9 @@ impl<M: Memory> Entry<M> {
 
     pub fn due(&mut self, now: Instant) -> Option<Instant> {
         let is_held = active(Mutation::BytesWaitForSilence) && self.connection.unacknowledged_bytes() > 0;
-        let takes = self.has_bytes() && self.connection.writable_bytes() > 0 && !is_held;
+        // A call that only takes bytes is charged to the budget, too: where none can leave, they stay in the ring.
+        let may_take = self.connection.writable_bytes() > 0 && !self.connection.is_held_back(now);
+        let takes = self.has_bytes() && may_take && !is_held;
         let closes = self.program.closes && !self.has_bytes() && self.is_open();
         if !self.replies.is_empty() || takes || closes {
             return Some(now);

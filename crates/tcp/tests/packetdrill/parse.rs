@@ -70,16 +70,19 @@ fn is_skipped(line: &str, until: &mut Option<&'static str>) -> bool {
 }
 
 fn step(line: &str) -> Result<(When, Action), String> {
+    // A call that waits has a range: it begins with the first time.
+    let begin = |time: &str| time.split_once("...").map_or(time, |(begin, _)| begin).to_owned();
+    let is_time = |time: &str| begin(time).trim_start_matches('+').parse::<f64>().is_ok();
     let (time, rest) = match line.split_once(char::is_whitespace) {
-        Some((time, rest)) if time.trim_start_matches('+').parse::<f64>().is_ok() => (time, rest.trim()),
-        _ => ("+0", line),
+        Some((time, rest)) if is_time(time) => (begin(time), rest.trim()),
+        _ => ("+0".to_owned(), line),
     };
     let ns = |text: &str| {
         text.parse::<f64>().map(|seconds| (seconds * 1e9) as u64).map_err(|_| format!("time {text}"))
     };
     let when = match time.strip_prefix('+') {
         Some(after) => When::After(ns(after)?),
-        None => When::Absolute(ns(time)?),
+        None => When::Absolute(ns(&time)?),
     };
     let action = match rest.split_at_checked(1) {
         Some(("<", rest)) => Action::In(packet(rest)?),

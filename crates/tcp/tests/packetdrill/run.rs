@@ -193,12 +193,21 @@ impl Run {
                 self.sockets.insert(socket, id);
                 Ok(socket)
             }
-            (_, Some(id)) => self.call_open(name, id, number(2).unwrap_or(0) as usize),
+            (_, Some(id)) => {
+                let what = arguments.get(1).map(String::as_str);
+                self.call_open(name, id, what, number(2).unwrap_or(0) as usize)
+            }
             _ => Err(format!("unknown call {name}")),
         }
     }
 
-    fn call_open(&mut self, name: &str, id: ConnectionId, length: usize) -> Result<i64, String> {
+    fn call_open(
+        &mut self,
+        name: &str,
+        id: ConnectionId,
+        what: Option<&str>,
+        length: usize,
+    ) -> Result<i64, String> {
         let Some(connection) = self.stack.get(id) else { return Ok(-1) };
         match name {
             "write" | "send" => Ok(connection.send(&vec![0; length]).map_or(-1, |taken| taken as i64)),
@@ -206,6 +215,8 @@ impl Run {
                 let read = connection.recv(&mut vec![0; length]) as i64;
                 Ok(if read == 0 && !connection.is_finished() { -1 } else { read })
             }
+            // Of our side alone: the peer is not notified.
+            "shutdown" if what == Some("SHUT_RD") => Ok(0),
             "close" | "shutdown" => {
                 connection.close();
                 Ok(0)
