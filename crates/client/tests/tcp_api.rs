@@ -284,21 +284,21 @@ fn best_effort_has_no_budget_for_a_leading_thread() {
     });
 }
 
-/// A handshake is over before admission decides about the connection's handlers. A peer whose connection is refused then sees a reset,
-/// the program the reason; the others go on, and when one of them ends there is room again.
+/// A handshake is over before admission decides about the connection's handlers. If a connection is refused then, the program sees the
+/// reason; the others go on, and when one of them ends there is room again.
 #[test]
-fn a_refused_connection_is_reset_and_harms_no_other() {
+fn a_refused_connection_harms_no_other() {
     if !privileged() {
         return;
     }
     let (a, b) = cable();
     a.within(|| {
         let endsystem = endsystem("flows_max = 64\nlisteners_max = 1\n");
-        let qos = Qos::Guaranteed { rate: BitRate(100_000_000), period: Nanos::from_millis(5) };
+        let qos = Qos::Guaranteed { rate: BitRate(20_000_000), period: Nanos::from_millis(5) };
         let listener = endsystem.bind_tcp(address(A), qos, 4).unwrap_or_else(|error| panic!("{error}"));
         let connect = || patient(b.within(|| KernelStream::connect(address(A))).expect("to connect"));
         let mut open = Vec::new();
-        let (mut refused, why) = loop {
+        let (refused, why) = loop {
             assert!(open.len() < 64, "admission refuses nothing");
             let kernels = connect();
             match listener.accept_timeout(PATIENCE) {
@@ -307,7 +307,7 @@ fn a_refused_connection_is_reset_and_harms_no_other() {
             }
         };
         assert!(why.starts_with("admission of the ") && !why.contains('\n'), "{why}");
-        assert_eq!(refused.read(&mut [0]).expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+        drop(refused);
         for (stream, kernels) in &mut open {
             stream.set_read_timeout(Some(PATIENCE));
             kernels.write_all(b"still here").expect("written");

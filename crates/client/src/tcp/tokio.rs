@@ -26,7 +26,7 @@ pub struct AsyncTcpStream {
 
 #[allow(
     deprecated,
-    reason = "its successor is unsafe; this descriptor is ours alone and stays open as long as it is watched"
+    reason = "its successor leaves it to the caller that the descriptor stays open: an owned one does"
 )]
 fn watch(descriptor: impl AsFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(descriptor.as_fd().try_clone_to_owned()?, Interest::READABLE)

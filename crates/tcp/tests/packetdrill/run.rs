@@ -142,7 +142,8 @@ impl Run {
                 || packet.timestamp.map(|(_, echo)| echo) == segment.timestamp.map(|(_, echo)| echo),
         ];
         let names = ["number", "length", "ack", "flags", "window", "urgent", "options", "scale", "timestamp"];
-        let differs: Vec<_> = names.iter().zip(same).filter_map(|(name, same)| (!same).then_some(*name)).collect();
+        let differs: Vec<_> =
+            names.iter().zip(same).filter_map(|(name, same)| (!same).then_some(*name)).collect();
         if differs.is_empty() {
             return Ok(());
         }
@@ -196,7 +197,9 @@ impl Run {
                 Ok(0)
             }
             // Buffers are hints.
-            ("setsockopt", _) if ["SO_REUSEADDR", "SO_SNDBUF", "SO_RCVBUF"].iter().any(|it| says(it)) => Ok(0),
+            ("setsockopt", _) if ["SO_REUSEADDR", "SO_SNDBUF", "SO_RCVBUF"].iter().any(|it| says(it)) => {
+                Ok(0)
+            }
             ("listen", _) => {
                 self.stack.listen(self.flow.local, &self.config, 16);
                 Ok(0)
