@@ -66,8 +66,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Takes one setting over.
-    pub(crate) fn set(&mut self, setting: Setting) {
+    /// These settings with one changed.
+    pub(crate) fn with(mut self, setting: Setting) -> Self {
         match setting {
             Setting::NoDelay(is_nodelay) => self.is_nodelay = is_nodelay,
             // A keep-alive without pause would be a flood.
@@ -75,6 +75,7 @@ impl Config {
             Setting::HopLimit(hops) => self.hop_limit = if hops == 0 { 64 } else { hops },
             Setting::UserTimeout(timeout) => self.user_timeout = timeout,
         }
+        self
     }
 
     /// These settings clamped to their ranges, for a flow over IPv6 or IPv4.

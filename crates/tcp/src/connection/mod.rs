@@ -177,7 +177,7 @@ impl Connection {
 
     /// Changes a setting from now on.
     pub fn set(&mut self, setting: Setting) {
-        self.config.set(setting);
+        self.config = self.config.with(setting);
         self.machine.follow(&self.config);
     }
 
