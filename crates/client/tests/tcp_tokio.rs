@@ -83,13 +83,15 @@ fn a_listener_accepts_for_tasks() {
                 stream.read_to_end(&mut read).expect("read");
                 assert!(read == vec![number; 1_000], "an echo: {} bytes", read.len());
             }
+            // The cable goes with the host.
+            b
         });
         runtime.block_on(async {
             while !clients.is_finished() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         });
-        clients.join().expect("the kernels' ends");
+        let b = clients.join().expect("the kernels' ends");
         serving.abort();
         drop(runtime);
         // The thread that accepted ends at once.
@@ -98,5 +100,6 @@ fn a_listener_accepts_for_tasks() {
             assert!(Instant::now() < until, "{error}");
             std::thread::yield_now();
         }
+        drop(b);
     });
 }
