@@ -47,6 +47,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("giop", &["analysis"]),
+    ("orb", &["giop", "analysis", "os"]),
     // IDL files to definitions: nothing of ours, so that a build script is small.
     ("idl", &[]),
     // Outside of `crates`: they test, and no crate depends on them.

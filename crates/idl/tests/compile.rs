@@ -62,8 +62,9 @@ fn compiles(name: &str, modules: &[String]) {
     std::fs::create_dir_all(folder.join("src")).expect("a folder");
     let manifest = format!(
         "[package]\nname = \"generated\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n\
-         punctual-giop = {{ path = {:?} }}\n",
-        root.join("crates/giop")
+         punctual-giop = {{ path = {:?} }}\npunctual-orb = {{ path = {:?} }}\n",
+        root.join("crates/giop"),
+        root.join("crates/orb")
     );
     std::fs::write(folder.join("Cargo.toml"), manifest).expect("written");
     std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).expect("copied");

@@ -379,6 +379,38 @@ fn a_program_that_does_not_read_stops_its_peer() {
     assert!((1_000..=4 * CHUNK_BYTES as usize).contains(&read), "what the ring held: {read}");
 }
 
+/// Both directions are closed and acknowledged, TIME-WAIT is over at both ends, and only then the program reads.
+#[test]
+fn bytes_of_a_closed_connection_wait_for_a_slow_program() {
+    let mut world = World::new(7, 0, 4);
+    world.listen();
+    world.connect();
+    let bytes = 12 * CHUNK_BYTES as usize;
+    let mut written = 0;
+    let write = |world: &mut World| {
+        world.read(0);
+        let (now, program) = (world.now, world.program(0).cloned().expect("it connects"));
+        while written < bytes && program.outbox.send(&vec![7; CHUNK_BYTES as usize / 4], now) {
+            written += CHUNK_BYTES as usize / 4;
+        }
+        if written == bytes {
+            world.hosts[0].tcp.close(program.index);
+        }
+        if let Some(server) = world.program(1).map(|program| program.index) {
+            world.hosts[1].tcp.close(server);
+        }
+    };
+    assert!(!world.run(Nanos::from_secs(300), write, |_| false));
+    assert_eq!(written, bytes);
+    let (now, server) = (world.now, world.program(1).map(|program| program.index).expect("open"));
+    assert_eq!(world.status(1).expect("there").ended, Some(Ended::Closed));
+    assert!(!world.hosts[1].tcp.is_over(server, now), "the ring is full, and bytes are left");
+    let saw_end = |world: &World| world.program(1).is_some_and(|program| program.saw_end);
+    assert!(world.run(Nanos::from_secs(1), |world| world.read(1), saw_end));
+    assert_eq!(world.hosts[1].programs[0].read.len(), bytes);
+    assert!(world.hosts[1].tcp.is_over(server, now));
+}
+
 /// Tiny writes into a closed window cause no call of the output handler, which would be charged to the budget; they leave when
 /// the peer reads.
 #[test]

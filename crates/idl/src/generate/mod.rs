@@ -8,13 +8,17 @@
 //! | enumeration | enumeration |
 //! | `typedef`, constant | `type`, `const` |
 //! | sequence, array, string | `Vec`, array, `String`; with a bound `giop::Bounded` |
-//! | interface | a typed reference |
+//! | interface | a typed reference; a client with a method for each operation; a trait for servants, and its skeleton |
 //!
 //! What is declared in an interface, structure or union is in a module of its name.
 
+mod client;
 mod data;
 mod flat;
+mod hash;
+mod interface;
 mod names;
+mod servant;
 mod types;
 mod unions;
 
@@ -36,6 +40,14 @@ pub struct Generated {
 #[derive(Clone, Copy, Debug, Default)]
 struct Uses {
     giop: bool,
+    orb: bool,
+    encode: bool,
+}
+
+/// Whether code names something of the module `name`.
+fn names_module(code: &str, name: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '#' | ':');
+    code.match_indices(name).any(|(at, _)| !code[..at].ends_with(is_name))
 }
 
 struct Generator<'a> {
@@ -101,6 +113,8 @@ fn needs(definition: &Definition) -> Vec<&Type> {
         Kind::Exception(members) => members.iter().map(|member| &member.type_).collect(),
         Kind::Union(of) => of.cases.iter().map(|case| &case.member.type_).chain(&of.discriminator).collect(),
         Kind::Alias(of) | Kind::Constant(of, _) => vec![of],
+        Kind::Operation(of) => of.returns.iter().chain(of.parameters.iter().map(|one| &one.type_)).collect(),
+        Kind::Attribute(of) => vec![&of.type_],
         _ => Vec::new(),
     }
 }
@@ -141,6 +155,12 @@ fn absent(specification: &Specification) -> Vec<(DefinitionId, String)> {
             let of_base = base
                 .filter(|base| ids.contains(base))
                 .map(|_| "punctual-idl generates no code for its base".to_owned());
+            // An operation of an interface without code needs no reason of its own.
+            let of_parent = matches!(definition.kind(), Kind::Operation(_) | Kind::Attribute(_))
+                && ids.contains(&definition.parent());
+            if of_parent {
+                continue;
+            }
             let why =
                 of_base.or_else(|| needs(definition).into_iter().find_map(|type_| missing(type_, &ids)));
             if let Some(why) = why
@@ -160,7 +180,10 @@ impl Generator<'_> {
         if !text.is_empty() {
             self.out.extend(std::iter::repeat_n("    ", self.indent));
             self.out.push_str(text);
-            self.uses.giop |= text.contains("giop::");
+            self.uses.giop |= names_module(text, "giop::");
+            self.uses.orb |= names_module(text, "orb::");
+            // The trait is in scope where it is implemented; closures of methods need it.
+            self.uses.encode |= text.contains("|to|") && text.contains(".encode(");
         }
         self.out.push('\n');
     }
@@ -183,8 +206,15 @@ impl Generator<'_> {
             self.definition(child);
         }
         let body = std::mem::replace(&mut self.out, outer);
-        if self.uses.giop {
-            self.line("use punctual_giop as giop;");
+        match self.uses {
+            Uses { encode: true, .. } => self.line("use punctual_giop::{self as giop, Encode as _};"),
+            Uses { giop: true, .. } => self.line("use punctual_giop as giop;"),
+            Uses { .. } => {}
+        }
+        if self.uses.orb {
+            self.line("use punctual_orb as orb;");
+        }
+        if self.uses.giop || self.uses.encode || self.uses.orb {
             self.line("");
         }
         self.uses = uses;
@@ -205,7 +235,14 @@ impl Generator<'_> {
                 Kind::Enum(enumerators) => self.enumeration(id, enumerators),
                 Kind::Alias(of) => self.alias(id, of),
                 Kind::Constant(type_, value) => self.constant(id, type_, value),
-                Kind::Interface(_) => self.reference(id),
+                Kind::Interface(of) => {
+                    self.reference(id);
+                    if of.is_defined {
+                        self.client(id, of);
+                        self.servant(id, of);
+                    }
+                }
+                Kind::Operation(_) | Kind::Attribute(_) if self.has_errors(id) => self.errors(id),
                 _ => {}
             }
         }
@@ -227,10 +264,10 @@ impl Generator<'_> {
     fn has_module(&self, id: DefinitionId) -> bool {
         self.specification.get(id).children().iter().any(|&child| {
             let definition = self.specification.get(child);
-            let has_code = !matches!(
-                definition.kind(),
-                Kind::Operation(_) | Kind::Attribute(_) | Kind::Enumerator(..) | Kind::Module
-            );
+            let has_code = match definition.kind() {
+                Kind::Operation(_) | Kind::Attribute(_) => self.has_errors(child),
+                kind => !matches!(kind, Kind::Enumerator(..) | Kind::Module),
+            };
             definition.position().is_some()
                 && (has_code && !self.absent.contains(&child) || self.has_module(child))
         })

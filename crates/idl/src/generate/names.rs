@@ -88,11 +88,20 @@ pub(super) fn unique(taken: &mut HashSet<String>, mut name: String) -> String {
 pub(super) struct Names {
     items: HashMap<DefinitionId, String>,
     modules: HashMap<DefinitionId, String>,
+    interfaces: HashMap<DefinitionId, InterfaceNames>,
+}
+
+/// What is generated for an interface beside its reference.
+struct InterfaceNames {
+    client: String,
+    servant: String,
+    skeleton: String,
+    operations: String,
 }
 
 impl Names {
     pub fn new(specification: &Specification) -> Self {
-        let mut names = Self { items: HashMap::new(), modules: HashMap::new() };
+        let mut names = Self { items: HashMap::new(), modules: HashMap::new(), interfaces: HashMap::new() };
         let scopes = std::iter::once(ROOT).chain(specification.all().map(|(id, _)| id));
         for scope in scopes {
             names.add_scope(specification, scope);
@@ -101,13 +110,17 @@ impl Names {
     }
 
     fn add_scope(&mut self, specification: &Specification, scope: DefinitionId) {
-        let (mut types, mut values) = (HashSet::from(["giop".to_owned()]), HashSet::new());
+        let (mut types, mut values) = (HashSet::from(["giop".to_owned(), "orb".to_owned()]), HashSet::new());
         for &child in specification.get(scope).children() {
             let definition = specification.get(child);
             let name = definition.name();
             match definition.kind() {
                 Kind::Constant(..) => drop(self.items.insert(child, unique(&mut values, screaming(name)))),
-                Kind::Enumerator(..) | Kind::Operation(_) | Kind::Attribute(_) => {}
+                Kind::Enumerator(..) => {}
+                // The type of its errors.
+                Kind::Operation(_) | Kind::Attribute(_) => {
+                    self.items.insert(child, unique(&mut types, camel(name) + "Error"));
+                }
                 Kind::Module => drop(self.modules.insert(child, unique(&mut types, snake(name)))),
                 _ => {
                     self.items.insert(child, unique(&mut types, camel(name)));
@@ -121,6 +134,40 @@ impl Names {
                 }
             }
         }
+        for &child in specification.get(scope).children() {
+            if let Kind::Interface(_) = specification.get(child).kind() {
+                let of = |what: &str, taken: &mut HashSet<String>| {
+                    unique(taken, format!("{}{what}", self.item(child)))
+                };
+                let names = InterfaceNames {
+                    client: of("Client", &mut types),
+                    servant: of("Servant", &mut types),
+                    skeleton: of("Skeleton", &mut types),
+                    operations: unique(&mut values, screaming(self.item(child)) + "_OPERATIONS"),
+                };
+                self.interfaces.insert(child, names);
+            }
+        }
+    }
+
+    /// What calls objects with an interface.
+    pub fn client(&self, id: DefinitionId) -> &str {
+        self.interfaces.get(&id).map_or("", |names| &names.client)
+    }
+
+    /// The trait of an interface's servants.
+    pub fn servant(&self, id: DefinitionId) -> &str {
+        self.interfaces.get(&id).map_or("", |names| &names.servant)
+    }
+
+    /// What an ORB calls for an interface.
+    pub fn skeleton(&self, id: DefinitionId) -> &str {
+        self.interfaces.get(&id).map_or("", |names| &names.skeleton)
+    }
+
+    /// The operations of an interface.
+    pub fn operations(&self, id: DefinitionId) -> &str {
+        self.interfaces.get(&id).map_or("", |names| &names.operations)
     }
 
     /// The name of a type, a constant or a variant.
@@ -146,11 +193,32 @@ impl Names {
 
     /// How code beside `from` names `to`.
     pub fn path(&self, specification: &Specification, from: DefinitionId, to: DefinitionId) -> String {
+        self.path_of(specification, from, to, self.item(to))
+    }
+
+    /// How code beside `from` names the trait of an interface's servants.
+    pub fn servant_path(
+        &self,
+        specification: &Specification,
+        from: DefinitionId,
+        to: DefinitionId,
+    ) -> String {
+        self.path_of(specification, from, to, self.servant(to))
+    }
+
+    /// How code beside `from` names `name`, which is beside `to`.
+    fn path_of(
+        &self,
+        specification: &Specification,
+        from: DefinitionId,
+        to: DefinitionId,
+        name: &str,
+    ) -> String {
         let (here, there) = (self.modules(specification, from), self.modules(specification, to));
         let common = here.iter().zip(&there).take_while(|(one, other)| one == other).count();
         let mut path = vec!["super"; here.len() - common];
         path.extend(&there[common..]);
-        path.push(self.item(to));
+        path.push(name);
         path.join("::")
     }
 }

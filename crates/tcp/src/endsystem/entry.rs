@@ -9,7 +9,7 @@ use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWri
 
 use super::{Segments, Status};
 use crate::config::Setting;
-use crate::connection::{Connection, Received, State};
+use crate::connection::{Connection, Ended, Received, State};
 use crate::icmp::Quote;
 use crate::wire::Flow;
 
@@ -312,7 +312,13 @@ impl<M: Memory> Entry<M> {
 
     pub fn is_over(&mut self, now: Instant) -> bool {
         let is_early = active(Mutation::TimeWaitLeftOut) && self.connection.state() == State::TimeWait;
-        (self.connection.is_over(now) || is_early) && self.replies.is_empty()
+        (self.connection.is_over(now) || is_early) && self.replies.is_empty() && !self.has_undelivered()
+    }
+
+    /// Whether both directions have closed in order, and a program that is slow has not been given all bytes and the end.
+    fn has_undelivered(&self) -> bool {
+        let is_read = self.rings.is_some() && self.program.gone_since.is_none();
+        is_read && self.connection.ended() == Some(Ended::Closed) && !self.program.saw_end
     }
 
     /// Whether only late segments of the peer can come: in TIME-WAIT, or in FIN-WAIT-2 without a program.

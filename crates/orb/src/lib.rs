@@ -1,0 +1,50 @@
+//! An ORB: calls of objects in other processes and on other hosts, by CORBA's protocol GIOP.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `limits`, [`options`] | every limit, and what is configured |
+//! | `transport`, `inbox` | streams, and the messages that come on them |
+//! | `call`, `outcome`, `link`, `shared`, `peer` | calls of servers: blocking ones on a connection each, others on one |
+//! | `route`, `object`, `pending` | objects, the ways to them, outcomes that come later |
+//! | [`operations`], `reply`, [`poa`] | servants, and from a request to its servant |
+//! | `publish`, `core`, `server`, `orb` | one ORB |
+//!
+//! A blocking call is led by its caller: the thread that calls writes the request and reads the reply, and no
+//! other thread wakes. In steady state it takes no lock and allocates nothing of its own.
+
+#![forbid(unsafe_code)]
+
+mod call;
+mod core;
+mod exception;
+mod inbox;
+mod limits;
+mod link;
+mod object;
+pub mod operations;
+pub mod options;
+mod orb;
+mod outcome;
+mod peer;
+mod pending;
+pub mod poa;
+mod publish;
+mod reply;
+mod route;
+mod server;
+mod shared;
+mod transport;
+
+pub use std::borrow::Cow;
+pub use std::sync::Arc;
+
+pub use exception::{bad_operation, unlisted_exception};
+pub use object::{Object, Stub};
+pub use operations::Operations;
+pub use options::{Options, Threads};
+pub use orb::Orb;
+pub use outcome::{Outcome, argument, numbers, result, text};
+pub use pending::Pending;
+pub use punctual_giop::{Reference, SystemException};
+pub use reply::{Reply, Servant};
+pub use transport::Endpoint;

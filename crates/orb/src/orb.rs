@@ -1,0 +1,131 @@
+//! An ORB: what an application begins with.
+
+use std::io;
+use std::str::FromStr;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use punctual_giop::exception::minor;
+use punctual_giop::reference::{Link, text};
+use punctual_giop::{Completion, Reference, SystemException, SystemExceptionKind as Kind};
+
+use crate::core::Core;
+use crate::object::{Object, Stub};
+use crate::options::Options;
+use crate::poa::Poa;
+use crate::server::Server;
+use crate::transport::Endpoint;
+
+/// An ORB. Copies are the same one.
+#[derive(Clone, Debug)]
+pub struct Orb(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    core: Arc<Core>,
+    server: Server,
+    ended: (Mutex<bool>, Condvar),
+}
+
+impl Orb {
+    /// Starts an ORB, which listens where the options say.
+    ///
+    /// # Errors
+    /// If an address cannot be used, or a thread cannot be started.
+    pub fn new(options: Options) -> io::Result<Self> {
+        let core = Arc::new(Core::new(options)?);
+        let server = Server::start(&core)?;
+        Ok(Self(Arc::new(Inner { core, server, ended: (Mutex::new(false), Condvar::new()) })))
+    }
+
+    /// The addresses that its references have.
+    pub fn published(&self) -> &[Endpoint] {
+        self.0.core.published.endpoints()
+    }
+
+    /// The root of its object adapters. Its manager holds requests until it is activated.
+    pub fn root_poa(&self) -> Poa {
+        self.0.core.registry.root()
+    }
+
+    /// The object of a reference.
+    ///
+    /// # Errors
+    /// `INV_OBJREF` if the reference is nil or damaged; `TRANSIENT` if it has no way that this ORB can use.
+    pub fn object(&self, reference: &Reference) -> Result<Object, SystemException> {
+        Object::new(&self.0.core, reference)
+    }
+
+    /// A reference from its text: `IOR:` or `corbaloc:`.
+    ///
+    /// # Errors
+    /// `BAD_PARAM` if it is none.
+    pub fn reference(&self, text: &str) -> Result<Reference, SystemException> {
+        let bad = |minor| SystemException::new(Kind::BadParam, minor, Completion::No);
+        match Link::from_str(text).map_err(|_| bad(minor::BAD_SCHEME_SPECIFIC))? {
+            Link::Reference(reference) => Ok(reference),
+            Link::Corbaloc(at) => {
+                let reference = at.reference("").map_err(|_| bad(minor::BAD_ADDRESS))?;
+                reference.ok_or_else(|| bad(minor::BAD_SCHEME_SPECIFIC))
+            }
+            Link::Corbaname(_) => Err(bad(minor::BAD_SCHEME)),
+        }
+    }
+
+    /// The object of a reference as text, for clients of an interface. It is asked whether it has the interface
+    /// if its reference does not say so.
+    ///
+    /// # Errors
+    /// Those of [`Orb::reference`] and [`Orb::object`]; `BAD_PARAM` if it has another interface.
+    pub fn resolve<S: Stub>(&self, text: &str) -> Result<S, SystemException> {
+        self.narrow(&self.reference(text)?)
+    }
+
+    /// The object of a reference, as [`Orb::resolve`].
+    ///
+    /// # Errors
+    /// As [`Orb::resolve`].
+    pub fn narrow<S: Stub>(&self, reference: &Reference) -> Result<S, SystemException> {
+        let object = self.object(reference)?;
+        match object.is_a(S::REPOSITORY_ID)? {
+            true => Ok(S::new(object)),
+            false => Err(SystemException::new(Kind::BadParam, 0, Completion::No)),
+        }
+    }
+
+    /// A reference as `IOR:` and hexadecimal digits.
+    ///
+    /// # Errors
+    /// `MARSHAL` if the reference has no bytes.
+    pub fn stringify(&self, reference: &Reference) -> Result<String, SystemException> {
+        text::stringify(reference).map_err(|error| crate::exception::marshal(error, Completion::No))
+    }
+
+    /// Waits until another thread shuts the ORB down.
+    pub fn run(&self) {
+        let (ended, changed) = &self.0.ended;
+        let ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(changed.wait_while(ended, |ended| !*ended).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Ends the ORB: connections are closed, adapters destroyed. Waits for requests that are being served if
+    /// `wait` is set; a servant must not wait for itself.
+    pub fn shutdown(&self, wait: bool) {
+        if !self.0.core.shut_down() {
+            return;
+        }
+        self.root_poa().destroy(wait);
+        self.0.server.stop();
+        let (ended, changed) = &self.0.ended;
+        *ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        changed.notify_all();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.core.shut_down() {
+            self.core.registry.root().destroy(false);
+            self.server.stop();
+        }
+    }
+}

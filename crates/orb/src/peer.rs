@@ -1,0 +1,209 @@
+//! Servers that this ORB calls, and its connections to them.
+//!
+//! A blocking call has a connection alone from its request to its reply: the caller itself reads. Idle
+//! connections are in slots that one atomic exchange empties or fills, so that a call takes no lock. A lock is
+//! taken only where callers wait because all connections are in use.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crossbeam_utils::atomic::AtomicCell;
+use punctual_giop::codeset::Chosen;
+use punctual_giop::{SystemException, Version};
+
+use crate::call::Call;
+use crate::exception::communication;
+use crate::limits::CONNECTIONS_PER_SERVER;
+use crate::link::Link;
+use crate::shared::{Sent, Shared};
+use crate::transport::{Deadline, Endpoint, Stream, left};
+
+/// A server, by where it listens and which version of GIOP it is called with.
+pub(crate) struct Peer {
+    pub endpoint: Endpoint,
+    pub version: Version,
+    /// The code sets of its connections.
+    chosen: Option<Chosen>,
+    message_bytes_max: usize,
+    idle: [AtomicCell<Option<Box<Link>>>; CONNECTIONS_PER_SERVER],
+    open: AtomicUsize,
+    waiting: AtomicUsize,
+    queue: Mutex<()>,
+    returned: Condvar,
+    /// The connection of asynchronous calls.
+    shared: Mutex<Option<Arc<Shared>>>,
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Peer({})", self.endpoint)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Peer {
+    pub fn new(
+        endpoint: Endpoint,
+        version: Version,
+        chosen: Option<Chosen>,
+        message_bytes_max: usize,
+    ) -> Self {
+        Self {
+            endpoint,
+            version,
+            chosen,
+            message_bytes_max,
+            idle: Default::default(),
+            open: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            queue: Mutex::new(()),
+            returned: Condvar::new(),
+            shared: Mutex::new(None),
+        }
+    }
+
+    /// A connection for one call: an idle one, a new one, or the next that becomes idle.
+    pub fn take(&self, deadline: Deadline) -> io::Result<Box<Link>> {
+        if let Some(link) = self.idle() {
+            return Ok(link);
+        }
+        if self.may_open() {
+            return self.connect(deadline);
+        }
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        // Whoever gives a connection back after this sees that somebody waits.
+        fence(Ordering::SeqCst);
+        let taken = self.wait(deadline);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        taken
+    }
+
+    /// An idle connection that its server has not closed.
+    fn idle(&self) -> Option<Box<Link>> {
+        for slot in &self.idle {
+            let Some(link) = slot.take() else { continue };
+            // Between calls that follow each other at once, nobody looks.
+            if link.is_usable() {
+                return Some(link);
+            }
+            self.discard(link);
+        }
+        None
+    }
+
+    fn may_open(&self) -> bool {
+        let more = |open| (open < CONNECTIONS_PER_SERVER).then_some(open + 1);
+        self.open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
+    }
+
+    fn connect(&self, deadline: Deadline) -> io::Result<Box<Link>> {
+        match Stream::connect(&self.endpoint, deadline) {
+            Ok(stream) => Ok(Box::new(Link::new(stream, self.version, self.chosen, self.message_bytes_max))),
+            Err(error) => {
+                self.open.fetch_sub(1, Ordering::SeqCst);
+                self.wake();
+                Err(error)
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(&self, deadline: Deadline) -> io::Result<Box<Link>> {
+        let mut queue = self.lock();
+        loop {
+            if let Some(link) = self.idle() {
+                return Ok(link);
+            }
+            if self.may_open() {
+                drop(queue);
+                return self.connect(deadline);
+            }
+            queue = match left(deadline)? {
+                None => self.returned.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                Some(left) => {
+                    self.returned.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// The call is over; the connection is idle.
+    pub fn give_back(&self, mut link: Box<Link>) {
+        link.rest();
+        let mut link = Some(link);
+        for slot in &self.idle {
+            link = slot.swap(link);
+            if link.is_none() {
+                break;
+            }
+        }
+        self.wake();
+    }
+
+    /// The connection is of no use any more.
+    pub fn discard(&self, link: Box<Link>) {
+        drop(link);
+        self.open.fetch_sub(1, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Wakes a caller that waits, if there is one.
+    fn wake(&self) {
+        fence(Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            drop(self.lock());
+            self.returned.notify_one();
+        }
+    }
+
+    /// Sends a request whose reply another thread reads. Without success the caller gets back what it gave.
+    pub fn send_shared(
+        &self,
+        call: &Call<'_>,
+        mut sent: Sent,
+    ) -> Result<(), (SystemException, Option<Sent>)> {
+        loop {
+            let (shared, is_new) = match self.shared(sent.deadline) {
+                Ok(shared) => shared,
+                Err(error) => return Err((communication(&error, false), Some(sent))),
+            };
+            match shared.send(call, sent) {
+                // The server closed an old connection: a new one may work.
+                Err((_, Some(back))) if !is_new && shared.is_closed() => sent = back,
+                sent => return sent,
+            }
+        }
+    }
+
+    /// The connection of asynchronous calls, and whether it is new.
+    fn shared(&self, deadline: Deadline) -> io::Result<(Arc<Shared>, bool)> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = shared.as_ref().filter(|shared| !shared.is_closed()) {
+            return Ok((Arc::clone(open), false));
+        }
+        let new = Shared::open(&self.endpoint, self.version, self.chosen, self.message_bytes_max, deadline)?;
+        *shared = Some(Arc::clone(&new));
+        Ok((new, true))
+    }
+
+    /// Closes all idle connections, and that of asynchronous calls.
+    pub fn close(&self) {
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner).take();
+        shared.iter().for_each(|shared| shared.close());
+        for slot in &self.idle {
+            if let Some(link) = slot.take() {
+                self.discard(link);
+            }
+        }
+    }
+}

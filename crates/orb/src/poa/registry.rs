@@ -1,0 +1,78 @@
+//! All adapters of an ORB and their objects, found by the places in object keys.
+//!
+//! Both tables are slabs whose places have generations: a look-up takes no lock, and what is removed stays
+//! until the last request that uses it has ended.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use punctual_giop::Reference;
+use sharded_slab::Slab;
+
+use super::Poa;
+use super::adapter::Adapter;
+use super::error::PoaError;
+use super::key::ObjectId;
+use super::serving::ServantActivator;
+use crate::reply::Servant;
+
+/// An object that has a servant.
+pub(super) struct Active {
+    /// The place of its adapter.
+    pub adapter: usize,
+    pub id: ObjectId,
+    pub servant: Arc<dyn Servant>,
+    /// Who is told when its last request has ended.
+    pub activator: Option<Box<(Arc<dyn ServantActivator>, Poa)>>,
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        if let Some(told) = self.activator.take() {
+            let (activator, adapter) = *told;
+            activator.etherealize(&self.id, &adapter, Arc::clone(&self.servant));
+        }
+    }
+}
+
+/// Makes a reference with this type and key.
+type Publish = dyn Fn(&str, Vec<u8>) -> Option<Reference> + Send + Sync;
+
+/// All adapters and objects.
+pub(crate) struct Registry {
+    /// Tells the keys of this process from those of others.
+    pub(super) process: u64,
+    pub(super) adapters: Slab<Arc<Adapter>>,
+    pub(super) objects: Slab<Active>,
+    root: OnceLock<Poa>,
+    publish: Box<Publish>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+impl Registry {
+    pub fn new(process: u64, publish: Box<Publish>) -> Arc<Self> {
+        let registry = Arc::new(Self {
+            process,
+            adapters: Slab::new(),
+            objects: Slab::new(),
+            root: OnceLock::new(),
+            publish,
+        });
+        let _ = registry.root.set(Poa::root(&registry));
+        registry
+    }
+
+    /// The root adapter.
+    pub fn root(&self) -> Poa {
+        self.root.get().expect("it is set when the registry is made").clone()
+    }
+
+    pub(super) fn publish(&self, interface: &str, key: Vec<u8>) -> Result<Reference, PoaError> {
+        (self.publish)(interface, key).ok_or(PoaError::NoAddress)
+    }
+}

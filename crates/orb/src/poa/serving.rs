@@ -1,0 +1,75 @@
+//! What applications give an adapter for objects that are not active, and for adapters that do not exist.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use punctual_giop::{Reference, SystemException};
+
+use super::Poa;
+use super::key::ObjectId;
+use crate::reply::Servant;
+
+/// Why a request is not served here.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Diversion {
+    /// The object is there.
+    #[error("the object is elsewhere")]
+    Forward(Reference),
+    /// The client gets this exception.
+    #[error(transparent)]
+    Exception(#[from] SystemException),
+}
+
+/// Makes servants for objects that have none, and is told when they are not needed any more (`Retain`).
+pub trait ServantActivator: Send + Sync {
+    /// The servant of this object, which is active from now on.
+    ///
+    /// # Errors
+    /// If there is no such object, or it is elsewhere.
+    fn incarnate(&self, id: &ObjectId, adapter: &Poa) -> Result<Arc<dyn Servant>, Diversion>;
+
+    /// The object is not active any more, and its last request has ended.
+    fn etherealize(&self, id: &ObjectId, adapter: &Poa, servant: Arc<dyn Servant>);
+}
+
+/// What a locator remembers from before a request until after it.
+pub type Cookie = Box<dyn Any + Send>;
+
+/// Names a servant for each request (`NonRetain`).
+pub trait ServantLocator: Send + Sync {
+    /// The servant for this request.
+    ///
+    /// # Errors
+    /// If there is no such object, or it is elsewhere.
+    fn preinvoke(
+        &self,
+        id: &ObjectId,
+        adapter: &Poa,
+        operation: &str,
+    ) -> Result<(Arc<dyn Servant>, Cookie), Diversion>;
+
+    /// The request has ended.
+    fn postinvoke(
+        &self,
+        id: &ObjectId,
+        adapter: &Poa,
+        operation: &str,
+        cookie: Cookie,
+        servant: Arc<dyn Servant>,
+    );
+}
+
+/// Makes adapters for references whose adapter does not exist.
+pub trait AdapterActivator: Send + Sync {
+    /// Makes the child `name` of `parent` if it can: `true` if it has.
+    fn unknown_adapter(&self, parent: &Poa, name: &str) -> bool;
+}
+
+/// Who serves objects that are not active.
+#[derive(Clone)]
+pub(super) enum Serving {
+    Nobody,
+    Default(Arc<dyn Servant>),
+    Activator(Arc<dyn ServantActivator>),
+    Locator(Arc<dyn ServantLocator>),
+}
