@@ -28,7 +28,7 @@ macro_rules! short {
 }
 
 short! {
-    header reassembly datagram signalling node outbox inbox kernel request answer service config analyze plan topology profile segment quote idl trace
+    header reassembly datagram signalling node outbox inbox kernel request answer service config analyze plan topology profile segment quote idl cdr giop reference trace
 }
 
 #[test]

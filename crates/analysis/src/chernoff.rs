@@ -4,6 +4,8 @@
 //! P(sum >= x) <= exp(-theta·x)·product of these, for every theta > 0. Every theta gives a bound; the search for
 //! the best one may stop anywhere. Floats are of basic operations only: the same result on every machine.
 
+use crate::mutation::{Mutation, active};
+
 /// A number of independent variables of one kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Variables {
@@ -60,7 +62,8 @@ pub(crate) fn tail(kinds: &[Variables], least: f64, negligible: f64, theta: &mut
         }
     }
     *theta = at;
-    (exp(best) * ROUNDING).min(1.0)
+    let exponent = if active(Mutation::TailExponentTenthOff) { best * 1.1 } else { best };
+    (exp(exponent) * ROUNDING).min(1.0)
 }
 
 /// The logarithm of the product at `theta`, and its first two derivatives.

@@ -79,6 +79,8 @@ pub enum Mutation {
     NoBackOff,
     /// Soft channels are admitted as if hard ones were never served early.
     HardEarlyNotCounted,
+    /// The exponent of the probability that soft channels need more time than there is, is a tenth too large.
+    TailExponentTenthOff,
     /// The driver's bucket leaves out the error of arrivals.
     BucketWithoutArrivalError,
     /// Only those channels of a link are refreshed that fit into the first message.

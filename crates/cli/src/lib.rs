@@ -6,6 +6,7 @@
 //! output, unless the verb's own object (or with `recv` a part of the stream) is there.
 
 mod causes;
+mod corba;
 mod doctor;
 mod driver_name;
 pub mod files;
@@ -61,6 +62,9 @@ enum Verb {
     Relay(verbs::relay::Relay),
     Doctor(verbs::doctor::Doctor),
     Profile(verbs::profile::Profile),
+    Ior(verbs::ior::Ior),
+    Call(verbs::call::Call),
+    Naming(verbs::naming::Naming),
 }
 
 impl Verb {
@@ -82,6 +86,9 @@ impl Verb {
             Self::Relay(verb) => verb.run(output),
             Self::Doctor(verb) => verb.run(output),
             Self::Profile(verb) => verb.run(output),
+            Self::Ior(verb) => verb.run(output),
+            Self::Call(verb) => verb.run(output),
+            Self::Naming(verb) => verb.run(output),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Copies bytes between two streams, in both directions, until both are closed. One thread serves one pair.
 //!
-//! What one side does is carried to the other: an end behind the last byte, and a reset. Memory is bounded: one buffer a
-//! direction.
+//! If one side ends its stream, the other sees the end after the last byte. If one side resets its connection, the other
+//! is reset, too. Memory is bounded: one buffer for each direction.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream as KernelStream};
@@ -11,13 +11,13 @@ use punctual::tcp::TcpStream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
 
-/// Bytes that a direction holds.
+/// Size of the buffer of one direction.
 const BUFFER_BYTES: usize = 16 * 1024;
-/// How soon to look again for room in our stream: nothing reports it.
+/// How often to check whether the stream on the network has room for more bytes: no event reports that.
 const ROOM_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000 };
 /// How long the peer may take to acknowledge the last bytes.
 const LAST_BYTES_WAIT: Duration = Duration::from_secs(60);
-/// How often to look although nothing was reported.
+/// How often to check both sides if no event was reported.
 const IDLE_CHECK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// One direction.
@@ -28,7 +28,7 @@ struct Direction {
     written: usize,
     /// The source has ended.
     saw_end: bool,
-    /// The end was carried on.
+    /// The end was passed on to the other side.
     is_closed: bool,
     total: u64,
 }
@@ -39,22 +39,22 @@ impl Direction {
         Self { buffer, bytes: 0, written: 0, saw_end: false, is_closed: false, total: 0 }
     }
 
-    /// Whether bytes wait for room.
+    /// Whether bytes in the buffer wait to be written.
     const fn is_pending(&self) -> bool {
         self.written < self.bytes
     }
 
-    /// Whether bytes from the source are wanted.
+    /// Whether the buffer is free for bytes from the source.
     const fn wants_bytes(&self) -> bool {
         !self.is_pending() && !self.saw_end
     }
 
-    /// Whether the end is to be carried on.
+    /// Whether the end must now be passed on.
     const fn is_ending(&self) -> bool {
         self.saw_end && !self.is_pending() && !self.is_closed
     }
 
-    /// Reads into the buffer if it is empty; whether anything came.
+    /// Reads into the buffer if it is empty. Returns whether bytes came.
     fn fill(&mut self, from: &mut impl Read) -> io::Result<bool> {
         if !self.wants_bytes() {
             return Ok(false);
@@ -64,7 +64,7 @@ impl Direction {
         Ok(true)
     }
 
-    /// Writes what the buffer holds; whether anything went.
+    /// Writes the bytes in the buffer. Returns whether any were written.
     fn drain(&mut self, to: &mut impl Write) -> io::Result<bool> {
         if !self.is_pending() {
             return Ok(false);
@@ -85,18 +85,18 @@ fn unless_it_would_block(result: io::Result<usize>) -> io::Result<Option<usize>>
     }
 }
 
-/// Bytes that were carried, and why the pair ended before both sides had closed, if it did.
+/// The bytes that were forwarded, and the error if a side did not close in order.
 #[derive(Debug)]
 pub struct Carried {
-    /// Bytes from the wire to the program.
+    /// Bytes from the network to the program.
     pub in_bytes: u64,
-    /// Bytes from the program to the wire.
+    /// Bytes from the program to the network.
     pub out_bytes: u64,
-    /// The error of one side, which the other side has seen as a reset.
+    /// The error of one side. The other side was reset because of it.
     pub error: Option<io::Error>,
 }
 
-/// Carries bytes between a stream on the wire and one of a program until both sides have closed.
+/// Forwards bytes between a stream on the network and one of a program until both sides have closed.
 pub fn carry(mut wire: TcpStream, program: &KernelStream) -> Carried {
     let (mut inward, mut outward) = (Direction::new(), Direction::new());
     wire.set_nonblocking(true);
@@ -106,7 +106,7 @@ pub fn carry(mut wire: TcpStream, program: &KernelStream) -> Carried {
                 wait(&wire, program, &inward, &outward)?;
             }
         }
-        // The relay's end would be the end of what has not left.
+        // If the relay ended before, the bytes that have not left yet would be lost.
         wire.wait_sent(LAST_BYTES_WAIT).map(drop)
     });
     if result.is_err() {
@@ -115,19 +115,19 @@ pub fn carry(mut wire: TcpStream, program: &KernelStream) -> Carried {
     Carried { in_bytes: inward.total, out_bytes: outward.total, error: result.err() }
 }
 
-/// Both sides see a reset.
+/// Resets both sides.
 pub fn reset(wire: &TcpStream, program: &KernelStream) {
-    // An error means that the side is gone already.
+    // If this fails, that side is gone already.
     let _ = wire.abort();
     reset_program(program);
 }
 
-/// The program's end sees a reset instead of an end.
+/// Makes the program see a reset, instead of an orderly end, when its socket is closed.
 pub fn reset_program(program: &KernelStream) {
     let _ = set_socket_linger(program, Some(Duration::ZERO));
 }
 
-/// Moves what can be moved now; whether anything was.
+/// Forwards what can be forwarded now. Returns whether anything was.
 fn turn(
     wire: &mut TcpStream,
     mut program: &KernelStream,
@@ -139,7 +139,7 @@ fn turn(
     if inward.is_ending() {
         inward.is_closed = true;
         moved = true;
-        // A program that is gone has closed both directions.
+        // If this fails, the program is gone, and has closed both directions.
         let _ = program.shutdown(Shutdown::Write);
     }
     moved |= outward.fill(&mut program)?;

@@ -133,7 +133,7 @@ fn a_capture_has_both_directions_with_right_checksums_and_times() {
     let line = format!("capture --socket {socket} -w {}", refused.display());
     let second = on(&a, Path::new(PUNCTUAL), &line.split(' ').collect::<Vec<_>>()).output().expect("it runs");
     let why = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert_eq!((second.status.code(), why.contains("a capture runs already")), (Some(1), true), "{why}");
+    assert_eq!((second.status.code(), why.contains("another capture is running")), (Some(1), true), "{why}");
     let begun = unix_ns();
     exchange(&a, &b);
     let ended = unix_ns();

@@ -5,7 +5,7 @@ mod network;
 mod shapes;
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use network::{Network, eventually, noise, with_contract};
 use punctual::rtu::{Class, Cost, Progress, Rtu, Terms};
@@ -23,15 +23,18 @@ type Run = fn(&Network) -> Found;
 type Found = Vec<(&'static str, Shape)>;
 
 /// Every verb. Slow verbs run only if experiments are requested: see [`SLOW`].
-const VERBS: [(&str, Run); 16] = [
+const VERBS: [(&str, Run); 19] = [
     ("admit", admit),
     ("analyze", analyze),
     ("bench", bench),
+    ("call", call),
     ("capture", capture),
     ("channels", channels),
     ("connections", connections),
     ("demo", |_| mistake("demo")),
     ("doctor", doctor),
+    ("ior", ior),
+    ("naming", naming),
     ("plan", plan),
     ("profile", profile),
     ("recv", recv),
@@ -332,7 +335,7 @@ fn status(network: &Network) -> Found {
     receiver.await_output(b"one\n");
     let program = Endsystem::connect_to(network.a.socket()).expect("a connection");
     let _handlers = handlers(&program);
-    eventually("the counts were compared", || !network.a.json(&["status"])["books"].is_null());
+    eventually("the counts were compared", || !network.a.json(&["status"])["audit"].is_null());
     let status = [&network.a, &network.b].map(|host| host.json(&["status"]));
     sender.end().done();
     receiver.end().done();
@@ -365,6 +368,59 @@ fn troubles() -> Found {
         ("a stage that breaks its promise", Shape::of(&json!(broken))),
         ("a stage that is late", Shape::of(&json!(late))),
         ("a wrong count", Shape::of(&json!(wrong))),
+    ]
+}
+
+/// A naming service that ends with this value, and what it printed.
+struct Service(Child, Value);
+
+impl Service {
+    fn start() -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_punctual"));
+        let command = command.args(["naming", "--listen", "127.0.0.1:0", "--json"]).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let printed = child.stdout.take().expect("piped");
+        let first = serde_json::Deserializer::from_reader(printed).into_iter().next();
+        Self(child, first.expect("it prints").expect("JSON"))
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn naming(_: &Network) -> Found {
+    let Service(_, printed) = &Service::start();
+    let wrong = shape(&["naming", "--listen", "nowhere"]);
+    vec![("started", Shape::of(printed)), ("wrong usage", wrong)]
+}
+
+fn call(_: &Network) -> Found {
+    let service = Service::start();
+    let reference = service.1["corbaloc"].as_str().expect("a reference");
+    let call = |operation: &'static str, argument: &'static str| {
+        let idl = "crates/orb/src/naming/CosNaming.idl";
+        ["call", reference, operation, argument, "--idl", idl, "--interface", "CosNaming::NamingContextExt"]
+    };
+    vec![
+        ("result", shape_of_success(&call("list", "1"))),
+        ("exception", shape(&call("resolve_str", "a"))),
+        ("wrong usage", shape(&call("list", "x"))),
+    ]
+}
+
+fn ior(_: &Network) -> Found {
+    let of_omniorb = "IOR:010000000d00000049444c3a4563686f3a312e3000000000010000000000000079000000010102000a0000003132\
+                      372e302e302e31009fc501000000780000000300000000000000080000000100000000545441010000001c0000000100\
+                      0000010001000100000001000105090101000100000009010100025454411d0000000100000003000000766d00000d00\
+                      00002f746d702f67696f70742f7300";
+    vec![
+        ("reference", shape_of_success(&["ior", of_omniorb])),
+        ("service", shape_of_success(&["ior", "corbaname:rir:#a/b"])),
+        ("wrong usage", shape(&["ior", "http://host"])),
     ]
 }
 

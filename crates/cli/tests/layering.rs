@@ -44,10 +44,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "client",
             "sim",
             "experiments",
+            "giop",
+            "idl",
+            "orb",
         ],
     ),
     ("giop", &["analysis"]),
-    ("orb", &["giop", "analysis", "os"]),
+    // The front end in its build script only.
+    ("orb", &["giop", "analysis", "os", "idl"]),
     // IDL files to definitions: nothing of ours, so that a build script is small.
     ("idl", &[]),
     // Outside of `crates`: they test, and no crate depends on them.
@@ -55,7 +59,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "fuzz",
         &[
             "trial", "analysis", "os", "proto", "tcp", "rig", "link", "engine", "ipc", "host", "client",
-            "sim", "cli", "idl",
+            "sim", "cli", "idl", "giop",
         ],
     ),
     ("models", &["trial", "analysis", "proto"]),

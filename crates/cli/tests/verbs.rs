@@ -241,11 +241,43 @@ fn usage_is_one_line_and_exit_code_2() {
 }
 
 #[test]
+fn a_relay_checks_its_ends_before_it_connects_to_a_daemon() {
+    let class = ["--class", "guaranteed", "--rate", "20Mbit/s", "--period", "5ms"];
+    let refused = |ends: &[&str]| complaint(&[&["relay"], ends, &class].concat(), 2);
+    let from = ["--from", "127.0.0.1:7000", "--connect"];
+    for peer in ["nonsense", "6379", "6379@", "0@b", "b@6379", "65536@b"] {
+        let line = refused(&[&from[..], &[peer, "--reserve"]].concat());
+        assert!(line.contains(&format!("--connect {peer}: with --reserve, give a port and")), "{line}");
+    }
+    for port in ["0", "6379@b", "10.0.0.1:80"] {
+        let line = refused(&["--listen", port, "--to", "127.0.0.1:80", "--reserve"]);
+        assert!(
+            line.contains(&format!("--listen {port}: with --reserve, give a port of 1 to 65535")),
+            "{line}"
+        );
+    }
+    assert!(refused(&[&from[..], &["6379@b"]].concat()).contains("a host's name needs --reserve"));
+    assert!(complaint(&["relay"], 2).contains("--listen and --to"));
+}
+
+#[test]
 fn every_verb_shows_an_example() {
-    for verb in ["analyze", "suggest", "sim", "bench", "demo"] {
+    let output = punctual(&["--help"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (_, commands) = text.split_once("Commands:\n").expect("a list of verbs");
+    let verbs: Vec<&str> = commands
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|verb| !verb.is_empty()))
+        .filter(|verb| *verb != "help")
+        .collect();
+    assert!(verbs.len() > 15, "{verbs:?}");
+    for verb in verbs {
         let output = punctual(&[verb, "--help"]);
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && text.contains("Example") && text.contains("--json"), "{text}");
+        // An example stands at the beginning of a line only if it follows the word.
+        assert!(!text.lines().any(|line| line.starts_with("punctual ")), "{text}");
     }
 }
 

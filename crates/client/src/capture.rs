@@ -49,7 +49,7 @@ impl Endsystem {
     /// Copies packets of the host's daemon from now on. One capture of a host runs at a time.
     ///
     /// # Errors
-    /// If the user may not, a capture runs already, or there is no such link.
+    /// If the user may not capture, another capture is running, or there is no such link.
     pub fn capture(&self, wish: Wish) -> Result<Capture, Error> {
         let (answer, descriptors) = self.connection.shared.call(Request::Capture { wish })?;
         let Answer::Capturing { channel, ring: shape, links } = answer else { return Err(Error::Unexpected) };

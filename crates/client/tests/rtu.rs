@@ -78,7 +78,7 @@ fn what_a_body_sends_has_slots_and_a_bound() {
     let refused = a.register_sending(low(), "port@nobody", (1, 64), |_, _| Progress::default());
     assert!(matches!(refused.err(), Some(RtuError::Refused(Refusal::NoRoute))));
     drop(sender);
-    let audit = a.status().expect("a status").audit.expect("books");
+    let audit = a.status().expect("a status").audit.expect("an audit");
     assert_eq!(audit.wrong, []);
 }
 

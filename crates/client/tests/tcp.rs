@@ -165,7 +165,7 @@ fn what_cannot_be_is_refused_with_one_line() {
         let line = text(without.connect_tcp(address(B), LOW_DELAY).err());
         assert_eq!(
             line,
-            "this host runs no TCP of its own: set flows_max in a link whose driver knows flows"
+            "no link of this host carries TCP connections: set flows_max in a [[link]] whose driver supports it"
         );
         drop(without);
         let endsystem = endsystem(FLOWS);

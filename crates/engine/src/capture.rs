@@ -1,7 +1,7 @@
-//! Copies of the packets that leave and come in, for an operator: no other program sees packets that pass the kernel by.
+//! Copies packets that leave and arrive, for an operator. Other programs cannot see packets that the kernel does not process.
 //!
-//! The processor copies packets into a ring of its own and never waits: a packet that finds no room there is lost to the
-//! capture, and the next one's number shows that. One capture at a time. Without one, each packet costs one comparison.
+//! The processor copies packets into the capture's ring, and never waits for it. A packet that finds no room is missing in the
+//! capture; the number of the next packet shows that. At most one capture runs. While none runs, it costs one comparison a packet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -11,18 +11,19 @@ use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite};
 use thiserror::Error;
 
-/// Which packets to copy; all parts must fit.
+/// Which packets to copy: those that match all fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaptureFilter {
-    /// Those of this link.
+    /// Only packets of this link.
     pub link: Option<LinkId>,
-    /// TCP segments of one connection: this host's address and port, and the peer's.
+    /// Only TCP segments of one connection: this host's address and port, and the peer's.
     pub ends: Option<[SocketAddr; 2]>,
-    /// TCP segments of this port at either end.
+    /// Only TCP segments with this port at either end.
     pub port: Option<u16>,
 }
 
-/// Source and destination of a TCP segment; `None`: it is none, or a header before TCP's hides them.
+/// Source and destination of a TCP segment. `None` if the packet is not a TCP segment, or if the TCP header is not the first
+/// header after that of IP.
 fn ends_of(packet: &[u8]) -> Option<[SocketAddr; 2]> {
     const TCP: u8 = 6;
     let (ips, ports): ([IpAddr; 2], usize) = match packet.first()? >> 4 {
@@ -61,14 +62,14 @@ impl CaptureFilter {
     }
 }
 
-/// The capture that runs.
+/// The running capture.
 pub(crate) struct Capture<I> {
     id: ChannelId,
     filter: CaptureFilter,
     inbox: I,
-    /// Bytes of a message of the ring.
+    /// Size of one message of the ring, in bytes.
     message_bytes: u32,
-    /// Packets so far, those that were lost to the capture included.
+    /// Packets so far, including those that found no room in the ring.
     number: u64,
 }
 
@@ -87,7 +88,7 @@ impl<I: Inbox> Capture<I> {
         self.inbox
     }
 
-    /// Copies a packet, if it fits the filter and there is room.
+    /// Copies a packet if it matches the filter and the ring has room.
     pub fn packet(&mut self, head: (CapturedKind, bool, LinkId), packet: &[u8], at: Instant) {
         let (kind, is_sent, link) = head;
         let head =
@@ -106,9 +107,9 @@ impl<I: Inbox> Capture<I> {
     }
 }
 
-/// A capture runs already.
+/// Another capture is running already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a capture runs already: end it, there can be one at a time")]
+#[error("another capture is running: end it first, a host runs one at a time")]
 pub struct CaptureBusy;
 
 #[cfg(test)]

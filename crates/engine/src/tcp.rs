@@ -107,7 +107,9 @@ pub enum TcpEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TcpRefusal {
     /// The engine runs no TCP.
-    #[error("this host runs no TCP of its own: set flows_max in a link whose driver knows flows")]
+    #[error(
+        "no link of this host carries TCP connections: set flows_max in a [[link]] whose driver supports it"
+    )]
     NoTcp,
     /// All connections that the driver has room for exist, or the flow exists already.
     #[error(

@@ -222,12 +222,10 @@ fn copy_elements<'a>(
     }
     from.deeper(|from| {
         let begin = from.place();
-        (0..count).try_for_each(|number| {
-            // Elements without bytes could be any number.
-            if number > 0 && from.place() == begin {
-                return Err(Error::Length(count as u64));
-            }
-            copy(element, around, from, to)
+        (0..count).try_for_each(|_| {
+            copy(element, around, from, to)?;
+            // Elements without bytes could be any number. IDL has none.
+            if from.place() == begin { Err(Error::Length(count as u64)) } else { Ok(()) }
         })
     })
 }

@@ -45,20 +45,59 @@ pub(crate) fn bytes(digits: u16) -> usize {
     usize::from(digits) / 2 + 1
 }
 
+/// Writes a number with so many digits, at most [`FIXED_DIGITS_MAX`].
+///
+/// # Errors
+/// [`Error::Fixed`] if it has more.
+pub fn write(unscaled: i128, digits: u16, to: &mut Encoder) -> Result<(), Error> {
+    if digits > FIXED_DIGITS_MAX || unscaled.unsigned_abs() >= 10u128.pow(digits.into()) {
+        return Err(Error::Fixed);
+    }
+    let mut packed = [0u8; FIXED_DIGITS_MAX as usize / 2 + 1];
+    let packed = &mut packed[..bytes(digits)];
+    let mut rest = unscaled.unsigned_abs();
+    let mut half = if unscaled < 0 { 0xD } else { 0xC };
+    for byte in packed.iter_mut().rev() {
+        *byte = half | ((rest % 10) as u8) << 4;
+        rest /= 10;
+        half = (rest % 10) as u8;
+        rest /= 10;
+    }
+    to.write(packed);
+    Ok(())
+}
+
+/// Reads a number with so many digits, at most [`FIXED_DIGITS_MAX`]: all its digits as an integer.
+///
+/// # Errors
+/// [`Error::Fixed`], [`Error::Truncated`].
+pub fn read(digits: u16, from: &mut Decoder<'_>) -> Result<i128, Error> {
+    if digits > FIXED_DIGITS_MAX {
+        return Err(Error::Fixed);
+    }
+    let packed = from.read(bytes(digits))?;
+    let halves = packed.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let count = 2 * packed.len();
+    let mut unscaled = 0i128;
+    for half in halves.clone().take(count - 1) {
+        if half > 9 {
+            return Err(Error::Fixed);
+        }
+        unscaled = unscaled * 10 + i128::from(half);
+    }
+    if unscaled >= 10i128.pow(digits.into()) {
+        return Err(Error::Fixed);
+    }
+    match halves.last() {
+        Some(0xC) => Ok(unscaled),
+        Some(0xD) => Ok(-unscaled),
+        _ => Err(Error::Fixed),
+    }
+}
+
 impl<const DIGITS: u16, const SCALE: i16> Encode for Fixed<DIGITS, SCALE> {
     fn encode(&self, to: &mut Encoder) -> Result<(), Error> {
-        let mut packed = [0u8; FIXED_DIGITS_MAX as usize / 2 + 1];
-        let packed = &mut packed[..bytes(DIGITS)];
-        let mut rest = self.0.unsigned_abs();
-        let mut half = if self.0 < 0 { 0xD } else { 0xC };
-        for byte in packed.iter_mut().rev() {
-            *byte = half | ((rest % 10) as u8) << 4;
-            rest /= 10;
-            half = (rest % 10) as u8;
-            rest /= 10;
-        }
-        to.write(packed);
-        Ok(())
+        write(self.0, DIGITS, to)
     }
 }
 
@@ -66,20 +105,6 @@ impl<const DIGITS: u16, const SCALE: i16> Decode for Fixed<DIGITS, SCALE> {
     const BYTES_MIN: usize = DIGITS as usize / 2 + 1;
 
     fn decode(from: &mut Decoder<'_>) -> Result<Self, Error> {
-        let packed = from.read(bytes(DIGITS))?;
-        let halves = packed.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-        let count = 2 * packed.len();
-        let mut unscaled = 0i128;
-        for half in halves.clone().take(count - 1) {
-            if half > 9 {
-                return Err(Error::Fixed);
-            }
-            unscaled = unscaled * 10 + i128::from(half);
-        }
-        match halves.last() {
-            Some(0xC) => Self::new(unscaled),
-            Some(0xD) => Self::new(-unscaled),
-            _ => Err(Error::Fixed),
-        }
+        read(DIGITS, from).and_then(Self::new)
     }
 }

@@ -276,3 +276,14 @@ fn recursive_values_in_anys_are_copied() {
         assert_eq!(read::<Any>(&to.into_bytes(), order, Version::V1_0), Err(Error::Enumerator(2)));
     }
 }
+
+/// Elements without bytes: a few of them would be read where more bytes follow, and could not be written again.
+#[test]
+fn sequences_of_elements_without_bytes_are_refused() {
+    let code = TypeCode::Sequence(Box::new(TypeCode::Simple(kind::NULL)), 0);
+    let mut to = Encoder::new(ByteOrder::Big, Version::V1_2);
+    code.encode(&mut to).expect("it has bytes");
+    [1u32, 0].iter().for_each(|number| number.encode(&mut to).expect("it has bytes"));
+    let bytes = to.into_bytes();
+    assert_eq!(Any::decode(&mut Decoder::new(&bytes, ByteOrder::Big, Version::V1_2)), Err(Error::Length(1)));
+}

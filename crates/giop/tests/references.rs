@@ -214,6 +214,7 @@ fn text_that_is_no_reference_is_refused() {
     assert_eq!(refused("corbaloc::h,rir:/k"), Error::Resolve);
     assert_eq!(refused("corbaloc:rir:x/k"), Error::Resolve);
     assert!(matches!(refused("corbaloc:omniunix:/tmp/x/k"), Error::Address(_)));
+    assert!(matches!(refused("corbaloc:omniunix:/tmp/\0:/k"), Error::Address(_)));
     assert_eq!(refused("corbaname::h#a//b"), Error::Name("a//b".into()));
     assert_eq!(refused(&format!("IOR:{}", "0".repeat(2 << 20))), Error::Long((2 << 20) + 4));
 }

@@ -8,11 +8,15 @@
 //! | `route`, `object`, `pending` | objects, the ways to them, outcomes that come later |
 //! | [`operations`], `reply`, [`poa`] | servants, and from a request to its servant |
 //! | `publish`, `core`, `server`, `orb` | one ORB |
+//! | [`naming`] | the naming service, and its clients |
 //!
 //! A blocking call is led by its caller: the thread that calls writes the request and reads the reply, and no
 //! other thread wakes. In steady state it takes no lock and allocates nothing of its own.
 
 #![forbid(unsafe_code)]
+
+// Generated code names this crate so.
+extern crate self as punctual_orb;
 
 mod call;
 mod core;
@@ -20,6 +24,7 @@ mod exception;
 mod inbox;
 mod limits;
 mod link;
+pub mod naming;
 mod object;
 pub mod operations;
 pub mod options;

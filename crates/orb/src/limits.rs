@@ -25,3 +25,9 @@ pub const POOL_QUEUE_MAX: usize = 1_024;
 
 /// How long a closing ORB waits for a peer to take its last message.
 pub const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Contexts of a naming service.
+pub const NAMING_CONTEXTS_MAX: usize = 10_000;
+
+/// Bindings of a naming service.
+pub const NAMING_BINDINGS_MAX: usize = 100_000;

@@ -47,6 +47,11 @@ impl Orb {
         self.0.core.registry.root()
     }
 
+    /// Requests for this key go to the object of the reference: so that a `corbaloc` can name it. They are forwarded.
+    pub fn set_key(&self, key: &str, reference: Reference) {
+        self.0.core.registry.set_key(key.as_bytes(), reference);
+    }
+
     /// The object of a reference.
     ///
     /// # Errors

@@ -22,8 +22,9 @@ fn server(endpoint: Endpoint) -> (Orb, String) {
     (orb, text)
 }
 
-/// GIOP 1.0, 1.1 and 1.2, as omniORB is configured to speak.
-const VERSIONS: [&str; 1] = ["1.2"];
+/// Versions of GIOP, as omniORB is configured to speak. Its fragments of 1.1 align numbers by the begin of the fragment, which
+/// `punctual-giop` does not do yet.
+const VERSIONS: [&str; 2] = ["1.0", "1.2"];
 
 #[test]
 fn our_client_calls_its_server() {
@@ -49,15 +50,11 @@ fn our_client_calls_its_server_at_a_unix_socket() {
 }
 
 #[test]
-fn its_client_calls_our_server_with_every_version() {
+fn its_client_calls_our_server_with_the_first_and_the_last_version() {
     let Some(programs) = programs::build() else { return };
     let (_server, reference) = server(Endpoint::tcp("127.0.0.1", 0));
     for version in VERSIONS {
-        // GIOP 1.0 has no wide characters.
-        if version == "1.0" {
-            continue;
-        }
-        programs.client(&["-ORBmaxGIOPVersion", version], &reference);
+        programs.client(&["-ORBmaxGIOPVersion", version], version == "1.2", &reference);
     }
 }
 
@@ -66,7 +63,7 @@ fn its_client_calls_our_server_at_a_unix_socket() {
     let Some(programs) = programs::build() else { return };
     let path = std::env::temp_dir().join(format!("punctual-omni-ours-{}", std::process::id()));
     let (_server, reference) = server(Endpoint::Unix(path));
-    programs.client(&[], &reference);
+    programs.client(&[], true, &reference);
 }
 
 #[test]

@@ -9,6 +9,9 @@ use punctual_analysis::{Contract, Nanos, Policing, Rate};
 use punctual_proto::Instant;
 use punctual_proto::fragment::{Extent, Fragmentation, Outcome, Reassembly, Rejection, packet_wire_bytes};
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, NodeId, PathId};
+use punctual_proto::limits::{
+    FRAGMENTS_MAX, NUMBERS_REMEMBERED, NUMBERS_REMEMBERED_FOR, NUMBERS_REMEMBERED_MAX, NUMBERS_REMEMBERED_MIN,
+};
 use punctual_proto::memory::MessageWrite;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 
@@ -182,7 +185,7 @@ fn what_does_not_fit_the_channel_is_rejected() {
 
 #[test]
 fn the_last_of_the_most_fragments_has_its_place() {
-    let bytes = 65_535;
+    let bytes = FRAGMENTS_MAX;
     let mut reassembly = Reassembly::new(1, 1, 64 << 20);
     let whole =
         Header { message_bytes: bytes, fragments: u16::MAX, payload_bytes: 1, ..header_of(0, 150, 0) };
@@ -262,13 +265,17 @@ fn a_sink_stores_numbers_in_flight_and_of_ten_seconds_within_limits() {
         let rate = Rate::per_second(per_second).expect("in range");
         Contract::new(LONGEST, rate, 1, Nanos::from_millis(deadline_ms)).expect("in range")
     };
+    // `remembered` tries powers of two, the first of them the fewest numbers: that one is too old already.
+    assert!(NUMBERS_REMEMBERED_MIN == 1 << 6 && NUMBERS_REMEMBERED_FOR == Nanos::from_secs(10));
     assert_eq!(remembered(&contract(1, 100)), 0, "64 numbers: the 64th behind is too old");
     assert_eq!(remembered(&contract(20, 100)), 129, "those of ten seconds");
-    assert_eq!(remembered(&contract(10_000, 1)), 513, "never more than 1,024 for the sake of time");
+    let many = u64::from(NUMBERS_REMEMBERED / 2 + 1);
+    assert_eq!(remembered(&contract(10_000, 1)), many, "never more than 1,024 for the sake of time");
     assert_eq!(remembered(&contract(10_000, 1_000)), 8_193, "but all that is under way");
-    assert_eq!(remembered(&contract(100_000, 10_000)), 32_769, "and never more than 65,536");
+    let most = u64::from(NUMBERS_REMEMBERED_MAX / 2 + 1);
+    assert_eq!(remembered(&contract(100_000, 10_000)), most, "and never more than 65,536");
     let demotes = Contract { policing: Policing::Demote, ..contract(1, 100) };
-    assert_eq!(remembered(&demotes), 513, "demoted messages take numbers too");
+    assert_eq!(remembered(&demotes), many, "demoted messages take numbers too");
 }
 
 #[test]

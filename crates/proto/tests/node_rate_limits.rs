@@ -10,8 +10,8 @@ use common::rate::{TRIED as CONFIGURED, measured};
 use punctual_proto::api::{Event, MeasuredRate, OpenRequest, Port, RateRefusal, UserId};
 use punctual_proto::ids::{Address, LinkId};
 use punctual_proto::limits::{
-    HEADER_BYTES, RATE_AGAIN, RATE_ANSWER_TIME, RATE_ATTEMPTS_MAX, RATE_DRAIN_TIME, RATE_ERROR_MAX,
-    RATE_FULL_TIMES, RATE_QUEUED_MAX, RATE_STEP, RATE_TIME, RATE_WAITING_MAX,
+    HEADER_BYTES, RATE_AGAIN, RATE_ANSWER_TIME, RATE_ATTEMPTS_MAX, RATE_DRAIN_TIME, RATE_ERROR_GOOD,
+    RATE_ERROR_MAX, RATE_FULL_TIMES, RATE_QUEUED_MAX, RATE_STEP, RATE_TIME, RATE_WAITING_MAX,
 };
 use punctual_proto::wire::{Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
@@ -141,9 +141,11 @@ fn what_is_too_uneven_is_tried_so_often_and_refused() {
         }
         let attempts = filled.borrow().cookies.len();
         match (is_good, result.expect("it comes to an end")) {
-            (true, Ok(found)) => assert!(attempts == 1 && found.error < Ppm(20_000), "{attempts} {found:?}"),
+            (true, Ok(found)) => {
+                assert!(attempts == 1 && found.error < RATE_ERROR_GOOD, "{attempts} {found:?}")
+            }
             (false, Ok(found)) => {
-                assert!(found.error <= RATE_ERROR_MAX && found.error > Ppm(20_000), "{found:?}");
+                assert!(found.error <= RATE_ERROR_MAX && found.error > RATE_ERROR_GOOD, "{found:?}");
                 assert_eq!(attempts, usize::from(RATE_ATTEMPTS_MAX));
             }
             (false, Err(RateRefusal::Uneven { error })) => {

@@ -5,6 +5,7 @@ mod common;
 use common::rate::{TRIED as CONFIGURED, is_right, measured};
 use punctual_proto::api::{Cause, MeasuredRate, RateRefusal};
 use punctual_proto::ids::{Address, LinkId};
+use punctual_proto::limits::RATE_PROOF_AGAIN;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
 use punctual_rig::{Slow, TestOutbox, World, name};
 
@@ -49,7 +50,7 @@ fn a_link_that_was_measured_slow_promises_nothing_until_a_measurement_finds_it_w
     world.run_for(Nanos::from_secs(200));
     assert!(slow_link(&world).is_some(), "time alone heals nothing");
     world.slow = None;
-    world.run_for(Nanos::from_secs(65));
+    world.run_for(RATE_PROOF_AGAIN + Nanos::from_secs(5));
     assert_eq!(slow_link(&world), None, "it is measured once a minute while nobody uses it");
     let open = world.open(0, 1, contract()).expect("it fits");
     assert!(world.nodes[0].channel(open.source).expect("it is open").broken.is_empty());

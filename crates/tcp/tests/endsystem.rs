@@ -563,6 +563,40 @@ fn data_takes_one_segment_more_than_it_fills() {
     assert_eq!([segments_max(0, 100), segments_max(101, 100), segments_max(5, 0)], [1, 3, 6]);
 }
 
+/// What a program writes while earlier bytes are not acknowledged leaves at once, if it has switched Nagle's algorithm off
+/// (RFC 9293 3.7.4). What waits, if something does.
+pub fn waiting_bytes(seed: u64) -> Option<String> {
+    let mut world = World::new(seed, 0, 64);
+    world.config = Config { is_nodelay: true, ..world.config };
+    world.listen();
+    world.connect();
+    let is_open = |world: &World| {
+        world.program(1).is_some() && world.status(0).is_some_and(|it| it.state == State::Established)
+    };
+    assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+    assert!(!world.run(Nanos::from_millis(50), |_| {}, |_| false), "all acknowledgements are there");
+    let sent = |world: &World| world.status(0).expect("open").segments_out;
+    let before = sent(&world);
+    for written in 1..=3 {
+        let (now, client) = (world.now, world.program(0).cloned().expect("open"));
+        let bytes = 1 + (world.random.next() % 400) as usize;
+        assert!(client.outbox.send(&vec![7; bytes], now));
+        assert!(!world.run(DELAY / 8, |_| {}, |_| false));
+        let left = sent(&world) - before;
+        if left < written {
+            return Some(format!("{written} times bytes were written, {left} segments have left"));
+        }
+    }
+    None
+}
+
+#[test]
+fn what_is_written_leaves_while_earlier_bytes_are_in_flight() {
+    for seed in 0..20 {
+        assert_eq!(waiting_bytes(seed), None, "seed {seed}");
+    }
+}
+
 /// In TIME-WAIT a connection needs no program and no rings: it acknowledges the peer's FIN when that comes again (RFC 9293
 /// 3.10.7.4), and ends after two maximum segment lifetimes.
 #[test]

@@ -1,6 +1,7 @@
 //! Every parser and state machine that bytes from outside reach, as a function of those bytes.
 
 pub mod api;
+pub mod giop;
 pub mod header;
 pub mod idl;
 pub mod inbox;
@@ -100,6 +101,15 @@ pub const TARGETS: &[Target] = &[
     Target { name: "segment", run: tcp::segment, seeds: tcp::segment_seeds, words: &[], short: 2_000 },
     Target { name: "quote", run: tcp::quote, seeds: tcp::quote_seeds, words: &[], short: 5_000 },
     Target { name: "idl", run: idl::run, seeds: idl::seeds, words: idl::WORDS, short: QUICK },
+    Target { name: "cdr", run: giop::cdr, seeds: giop::cdr_seeds, words: &[], short: QUICK },
+    Target { name: "giop", run: giop::messages, seeds: giop::message_seeds, words: &[], short: QUICK },
+    Target {
+        name: "reference",
+        run: giop::references,
+        seeds: giop::reference_seeds,
+        words: giop::REFERENCE_WORDS,
+        short: QUICK,
+    },
     Target { name: "trace", run: text::trace, seeds: seeds::trace, words: seeds::TRACE_WORDS, short: QUICK },
 ];
 

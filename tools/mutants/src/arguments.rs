@@ -13,8 +13,9 @@ Usage: mutants [OPTIONS]
 
   --mutants N         how many [default: 300]
   --seed N            what they are drawn with [default: that of the run that was cut off, or drawn]
-  --scope NAME        core: crates/analysis and crates/proto; checkers: those of crates/sim; rings: crates/ipc/src/ring;
-                      tcp: crates/tcp; classifier: the XDP program, as root [default: core]
+  --scope NAME        core: crates/analysis and crates/proto; analysis: that alone, by its own tests; checkers: those of
+                      crates/sim; rings: crates/ipc/src/ring; tcp: crates/tcp; classifier: the XDP program, as root
+                      [default: core]
   --only TEXT[,..]    only in files whose path contains one of these: for work on a few of them, no score of the whole
   --sim-seeds N       seeds of the simulator that look at a mutant that tests do not see [default: 200]
   --survivors         look again at those that survived in the report, and at no other

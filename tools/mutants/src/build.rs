@@ -26,12 +26,17 @@ pub struct Places {
 }
 
 impl Places {
-    /// Runs Cargo with these arguments; returns its JSON messages, and whether it succeeded.
-    fn cargo(&self, arguments: &[&str]) -> Result<(Vec<Value>, bool), Error> {
+    /// Runs Cargo with these arguments and those of builds; returns its JSON messages, and whether it succeeded.
+    fn build(&self, arguments: &[&str]) -> Result<(Vec<Value>, bool), Error> {
+        self.cargo(arguments, &["--profile", PROFILE, "--message-format=json"])
+    }
+
+    fn cargo(&self, arguments: &[&str], more: &[&str]) -> Result<(Vec<Value>, bool), Error> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
             .args(arguments)
-            .args(["--locked", "--profile", PROFILE, "--message-format=json"])
+            .arg("--locked")
+            .args(more)
             .current_dir(&self.tree)
             .env("CARGO_TARGET_DIR", &self.target)
             // What mutants leave unused is no mistake of the build.
@@ -70,7 +75,7 @@ pub fn choose<'m>(
         originals.write(&places.tree, scope, &chosen)?;
         let mut arguments = vec!["check", "--lib"];
         packages.iter().for_each(|package| arguments.extend(["-p", package]));
-        let (messages, well) = places.cargo(&arguments)?;
+        let (messages, well) = places.build(&arguments)?;
         if well {
             return Ok((chosen, unbuildable.into_iter().collect()));
         }
@@ -176,12 +181,14 @@ pub fn programs(
     seeds: u64,
 ) -> Result<(Vec<Program>, Option<PathBuf>), Error> {
     let features = scope.features.join(",");
-    let mut arguments = vec!["test", "--no-run", "--lib", "--tests"];
+    let tests = test_names(places, scope)?;
+    let mut arguments = vec!["test", "--no-run", "--lib"];
     scope.tested.iter().for_each(|package| arguments.extend(["-p", package]));
+    tests.iter().for_each(|test| arguments.extend(["--test", test]));
     if !features.is_empty() {
         arguments.extend(["--features", &features]);
     }
-    let (messages, well) = places.cargo(&arguments)?;
+    let (messages, well) = places.build(&arguments)?;
     if !well {
         return Err(Error::Build("its tests do not build: see above".into()));
     }
@@ -190,11 +197,25 @@ pub fn programs(
         return Ok((programs, None));
     };
     let arguments = ["build", "-p", simulator.package, "--example", simulator.example];
-    let (messages, _) = places.cargo(&arguments)?;
+    let (messages, _) = places.build(&arguments)?;
     let example = messages.iter().find(|message| message["target"]["name"] == simulator.example);
     let example = example.and_then(|message| message["executable"].as_str());
     let example = example.ok_or_else(|| Error::Build(format!("{}: see above", simulator.example)))?;
     Ok((programs, Some(example.into())))
+}
+
+/// The test programs in the folders `tests` of the tested packages. Those that are not run are not built: of
+/// `sim` they take longer to build than all others together.
+fn test_names(places: &Places, scope: &Scope) -> Result<Vec<String>, Error> {
+    let (metadata, well) = places.cargo(&["metadata", "--no-deps", "--format-version=1"], &[])?;
+    let packages = metadata.first().filter(|_| well).and_then(|all| all["packages"].as_array());
+    let packages = packages.ok_or_else(|| Error::Build("cargo metadata failed: see above".into()))?;
+    let is_tested = |package: &&Value| scope.tested.iter().any(|name| package["name"] == *name);
+    let targets = packages.iter().filter(is_tested).filter_map(|package| package["targets"].as_array());
+    let is_test =
+        |target: &&Value| target["kind"].as_array().is_some_and(|kinds| kinds.contains(&"test".into()));
+    let names = targets.flatten().filter(is_test).filter_map(|target| target["name"].as_str());
+    Ok(names.filter(|name| !scope.skipped_tests.contains(name)).map(str::to_owned).collect())
 }
 
 fn test_program(message: &Value, scope: &Scope) -> Option<Program> {

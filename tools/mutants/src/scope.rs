@@ -97,6 +97,9 @@ const RECORDINGS: &[&str] = &[
     "streams_tables",
 ];
 
+/// Those of `analysis`.
+const RECORDINGS_OF_ANALYSIS: &[&str] = &["contracts_tables", "decisions_tables", "streams_tables"];
+
 /// All selections; the first is the default.
 pub const SCOPES: &[Scope] = &[
     Scope {
@@ -117,6 +120,23 @@ pub const SCOPES: &[Scope] = &[
         recordings: RECORDINGS,
         programs: &[],
         simulator: Some(Simulator { package: "punctual-sim", example: "first_violation" }),
+        classifier: false,
+    },
+    Scope {
+        name: "analysis",
+        sources: &[Sources {
+            folder: "crates/analysis/src",
+            switch: "crate::mutant_switch::chosen",
+            only: &[],
+            without: &["mutation.rs"],
+        }],
+        switch_in: SWITCH_IN,
+        tested: &["punctual-analysis"],
+        features: &[],
+        skipped_tests: &[],
+        recordings: RECORDINGS_OF_ANALYSIS,
+        programs: &[],
+        simulator: None,
         classifier: false,
     },
     Scope {

@@ -5,3 +5,4 @@ pub mod arrivals;
 pub mod demand;
 pub mod link;
 pub mod oracle;
+pub mod soft_limit;

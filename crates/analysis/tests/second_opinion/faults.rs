@@ -4,6 +4,7 @@
 use punctual_analysis::mutation::{Mutation, choose};
 
 use crate::opinion::{STATES_SHORT, opinion};
+use crate::soft_limit;
 use crate::tally::Tally;
 
 const SEED: u64 = 1;
@@ -32,6 +33,10 @@ fn found(fault: Mutation) -> Option<u64> {
 
 #[test]
 fn deliberate_faults_are_found() {
+    choose(Some(Mutation::TailExponentTenthOff));
+    let set = (0..SETS_MAX).find(|&set| soft_limit::exceeded(set).is_some());
+    choose(None);
+    println!("TailExponentTenthOff: found in set {}", set.expect("it is found"));
     let mut tally = Tally::default();
     (0..SETS_HONEST).for_each(|set| tally.add(&opinion(SEED, set, STATES_SHORT)));
     assert!(tally.broken.is_empty(), "{}", tally.broken.join("\n"));

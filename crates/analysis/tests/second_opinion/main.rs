@@ -14,6 +14,8 @@ mod pieces;
 mod search;
 mod sets;
 mod soft;
+#[path = "../checks/soft_limit.rs"]
+mod soft_limit;
 mod stage;
 mod tally;
 #[path = "../checks/oracle.rs"]
@@ -25,6 +27,7 @@ mod honest {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use crate::opinion::{STATES_LONG, STATES_SHORT, opinion};
+    use crate::soft_limit;
     use crate::tally::Tally;
 
     const SETS_SHORT: u64 = 2_000;
@@ -80,5 +83,19 @@ mod honest {
             let far = tally.far();
             assert!(far.is_empty(), "bounds far above the worst: {far:?}");
         }
+    }
+    /// The bound on misses is used almost up, and never exceeded.
+    #[test]
+    fn soft_channels_at_the_limit_miss_nearly_as_often_as_they_may() {
+        const STAGES: u64 = 60;
+        let outcomes: Vec<_> = (0..STAGES).filter_map(soft_limit::outcome).collect();
+        for soft_limit::Outcome { allowed, missed } in &outcomes {
+            assert!(missed <= allowed, "{missed} of the messages miss, {allowed} may");
+        }
+        let mut used: Vec<_> = outcomes.iter().map(soft_limit::Outcome::used).collect();
+        used.sort_unstable_by(f64::total_cmp);
+        let (median, most) = (used[used.len() / 2], used[used.len() - 1]);
+        println!("{} stages: {median:.3} of the allowed misses in the median, {most:.3} at most", used.len());
+        assert!(used.len() as u64 > STAGES / 2 && median > 0.4 && most > 0.8, "{used:.3?}");
     }
 }

@@ -25,10 +25,11 @@ const CHECK: Duration = Duration::from_millis(100);
 #[derive(Args)]
 #[command(after_help = "Examples:\n  punctual capture -w wire.pcap --duration 10s\n  \
                   punctual capture -w - --port 6379 | tcpdump -n -r -\n\
-                  Other programs do not see packets that pass the kernel by. Each begins with its IP header. Packets of channels \
-                  and of signalling have headers of IP and UDP that were made from the link's addresses. Packets are copied \
-                  beside the protocol's work: those that find no room in the ring are lost to the capture, and counted. One \
-                  capture runs at a time. Root, the daemon's user and those in [daemon] capture_users may capture.\n\
+                  tcpdump alone does not see packets that the kernel does not process, as those of links over AF_XDP. Each packet in the \
+                  file begins with its IP header. For packets of channels and of signalling, IP and UDP headers are made from the \
+                  link's addresses. The capture does not delay the protocol: packets that find no room in its buffer \
+                  (--packets-waiting) are missing in the file, and counted as lost. Only one capture runs at a time. Root, the \
+                  daemon's user and the users in capture_users of [daemon] may capture.\n\
                   Exit code 0: the limit was reached, or Ctrl-C. 1: refused, or the daemon has ended.")]
 pub struct Capture {
     #[command(flatten)]
@@ -36,13 +37,13 @@ pub struct Capture {
     /// Write to this file; "-" is standard output.
     #[arg(short, long, value_name = "FILE")]
     write: PathBuf,
-    /// Packets of this link only.
+    /// Capture packets of this link only.
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
-    /// Segments of this TCP connection only: its id in "punctual connections".
+    /// Capture segments of this TCP connection only: its id in 'punctual connections'.
     #[arg(long, value_name = "ID")]
     connection: Option<u64>,
-    /// Segments of TCP with this port at either end only.
+    /// Capture TCP segments with this port at either end only.
     #[arg(long)]
     port: Option<u16>,
     /// End after this many packets.
@@ -51,10 +52,10 @@ pub struct Capture {
     /// End after this time.
     #[arg(long, value_name = "TIME", value_parser = values::span)]
     duration: Option<Nanos>,
-    /// Bytes of each packet at most.
+    /// Write at most this many bytes of each packet.
     #[arg(long, value_name = "BYTES", default_value = "2048B", value_parser = values::bytes)]
     packet_bytes: u32,
-    /// Packets that may wait until they are written.
+    /// Size of the buffer: how many packets may wait until they are written.
     #[arg(long, value_name = "COUNT", default_value_t = 4_096)]
     packets_waiting: u32,
 }
@@ -87,6 +88,9 @@ impl Capture {
             packet_bytes: self.packet_bytes,
             packets: self.packets_waiting,
         };
+        interrupt::install()?;
+        // Before the file is made: a capture that is refused leaves an older file as it is.
+        let mut packets = endsystem.capture(wish)?;
         let out: Box<dyn Write> = if is_piped {
             begin_stream();
             Box::new(io::stdout().lock())
@@ -94,8 +98,6 @@ impl Capture {
             let file = self.write.display();
             Box::new(File::create(&self.write).with_context(|| format!("creating {file}"))?)
         };
-        interrupt::install()?;
-        let mut packets = endsystem.capture(wish)?;
         print_note("capture: begun");
         let mut file = Pcap::new(BufWriter::new(out), self.packet_bytes)?;
         file.flush()?;
@@ -130,7 +132,7 @@ impl Capture {
                     written?;
                     count += 1;
                 }
-                // Whoever reads the file meanwhile sees what there is.
+                // A program that reads the file meanwhile gets all packets so far.
                 None => file.flush()?,
             }
         }
@@ -164,7 +166,7 @@ fn write(file: &mut Pcap<impl Write>, links: &[Link], packet: &Packet<'_>, offse
         Kind::Signalling => 1,
     };
     let ends = links.get(packet.link).and_then(|link| link.ends);
-    // A link without addresses is within a process: nothing of it is IP.
+    // A link without addresses is inside one process: it has no IP packets.
     let Some([ours, theirs]) = ends.map(|ends| ends[port]) else { return Ok(()) };
     let ends = if packet.is_sent { [ours, theirs] } else { [theirs, ours] };
     let headers = udp_headers(ends, packet.bytes, packet.bytes_whole);

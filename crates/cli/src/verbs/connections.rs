@@ -1,4 +1,4 @@
-//! `punctual connections`: TCP connections of this host's own.
+//! `punctual connections`: the TCP connections that the daemon processes.
 
 use clap::Args;
 use punctual::rtu::Class as RtuClass;
@@ -7,13 +7,14 @@ use punctual::tcp::{ConnectionStatus, Path};
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
 
-/// List the TCP connections that this host's daemon runs itself: class, state, segments, windows and buffers.
+/// List the TCP connections that this host's daemon processes in place of the kernel: class, state, segments and buffers.
 #[derive(Args)]
 #[command(after_help = "Example: punctual connections --json\n\
-                  The kernel does not know these connections: ss, netstat and tcpdump do not show them. The class is a promise of \
-                  this host alone where promise shows \"host\", and of the reserved path where it shows \"path\" with the bounds of packets that \
-                  leave and come: \"punctual channels\" shows its channels. Segments that were sent again are \"resent\". The windows, in bytes, are what the peer takes \
-                  and what this end takes. \"punctual status\" shows the handlers of input and output, with their bounds and what was late.")]
+                  The kernel does not know these connections: ss, netstat and tcpdump do not show them. The column 'promise' shows \
+                  how far the class reaches. 'host': this host alone. 'path S/R': the reserved path, too; packets arrive at the peer \
+                  within S, and packets of the peer arrive here within R ('punctual channels' shows the channels). 'host (channels)': \
+                  the connection uses channels, but they guarantee no bound. 'punctual status' shows the two handlers of each \
+                  connection, their bounds, and how often they were late.")]
 pub struct Connections {
     #[command(flatten)]
     host: Host,
@@ -61,7 +62,7 @@ fn class(class: RtuClass) -> String {
     }
 }
 
-/// How far the promise reaches: this host's part, or the path as well, with the bound of packets that leave and that come.
+/// How far the promise reaches: this host alone, or the path as well, with its bound in each direction.
 fn promise(path: Option<Path>) -> String {
     match path.map(|path| path.sending.zip(path.receiving)) {
         None => "host".into(),

@@ -218,7 +218,7 @@ fn fix(host: &Host, flows: &[Flow], plan: &plan::Plan, remedy: Remedy) -> String
             format!("give \"{}\" a period of {} or more", flows[index].name, rounded(written))
         }
         Remedy::Costs(factor_ppm) => {
-            format!("cut all costs to {:.1} % of what they are", (factor_ppm / 1_000) as f64 / 10.0)
+            format!("cut all costs to {:.1} % of their values", (factor_ppm / 1_000) as f64 / 10.0)
         }
         Remedy::None => "raise cpu_share_max, or lower release_latency and interference".into(),
     };
@@ -236,12 +236,15 @@ fn describe(report: &Report) -> String {
     let mut text = Vec::new();
     for host in &report.hosts {
         let rows: Vec<Vec<String>> = host.flows.iter().map(row).collect();
-        let margin = host.margin.map_or("no cost at all fits".into(), |margin| {
-            format!("all costs may be {:.1} % of what they are", (margin * 1_000.0).floor() / 10.0)
+        let margin = host.margin.map_or("no costs fit, however small".into(), |margin| {
+            format!(
+                "the flows fit as long as all costs are at most {:.1} % of their values",
+                (margin * 1_000.0).floor() / 10.0
+            )
         });
         let answer = if host.schedulable { "schedulable" } else { "NOT schedulable" };
         text.push(format!(
-            "host {}: {answer}, {} used with what is not ours; {margin}\n{}",
+            "host {}: {answer}; with all other work, {} of the processor is reserved; {margin}\n{}",
             host.host,
             percent(host.utilisation),
             table(&head, &rows)

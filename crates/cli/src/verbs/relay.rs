@@ -1,4 +1,4 @@
-//! `punctual relay`: TCP with endsystem quality of service for programs as they are.
+//! `punctual relay`: TCP connections that Punctual processes, for programs that only know the kernel's sockets.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream};
@@ -17,63 +17,64 @@ use crate::output::{Outcome, Output, Usage, print_note};
 use crate::relay::{Carried, carry, reset_program};
 use crate::values;
 
-/// How long to wait after a listener has failed: descriptors may be short.
+/// Pause after a listener has failed, for example because file descriptors have run out.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Carry TCP connections between the wire and programs of this host: on the wire with quality of service at this host, to the
-/// program by the kernel's loopback.
+/// Give programs that use ordinary sockets TCP connections that Punctual processes. The relay forwards bytes between such a
+/// connection to a peer on the network, and a kernel connection to the program.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  punctual relay --listen 10.0.0.1:6379 --to 127.0.0.1:6379 --class low-delay --interval 10ms --units 8\n  \
-                  punctual relay --from 127.0.0.1:7000 --connect 10.0.0.2:80 --class guaranteed --rate 20Mbit/s --period 5ms\n\
+                  punctual relay --from 127.0.0.1:7000 --connect 10.0.0.2:80 --class guaranteed --rate 20Mbit/s --period 5ms\n  \
                   punctual relay --from 127.0.0.1:7000 --connect 80@b --reserve --class guaranteed --rate 20Mbit/s --period 5ms\n\
-                  Without --reserve the host needs a link with flows_max above 0; --listen also needs listeners_max above 0. Users other than root need a row in \
-                  [[daemon.tcp]] of the daemon's configuration. With --config no daemon may run on the same device. The kernel's firewall and tcpdump do not see \
-                  these packets. The class counts for each connection. Ends and resets of either side are carried to the \
-                  other. Each connection that ended has a line on standard output.\n\
-                  Exit code 0: --count connections ended. 1: an address, a link or an engine was refused."
+                  Without --reserve, the host needs a link whose flows_max is above 0; --listen also needs listeners_max above 0. \
+                  Users other than root need an entry in [[daemon.tcp]] of the daemon's configuration. With --config, no daemon may \
+                  use the same device. The kernel's firewall and tcpdump do not see the packets on the network (see 'punctual \
+                  capture'). Each connection gets the class and the budget for itself. If one side closes or resets its connection, \
+                  the relay does the same to the other side. For each connection that has ended, the relay prints a line.\n\
+                  Exit code 0: --count connections have ended. 1: an address or a link was refused, or the engine did not start."
 )]
 pub struct Relay {
     #[command(flatten)]
     host: Host,
-    /// Run an engine in this process by this configuration of the host, instead of using the daemon.
+    /// Run an engine in this process with this configuration file, instead of using the daemon.
     #[arg(long, value_name = "FILE", conflicts_with = "socket")]
     config: Option<PathBuf>,
-    /// Accept connections from the wire at this address and port of the host; with --reserve, at this port.
+    /// Accept connections from the network at this address and port of this host; with --reserve, at this port.
     #[arg(long, value_name = "ADDRESS:PORT|PORT", requires = "to", conflicts_with_all = ["from", "connect"])]
     listen: Option<String>,
-    /// Program that gets the connections from the wire.
+    /// Address of the program that gets the connections from the network.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "listen")]
     to: Option<SocketAddr>,
-    /// Accept connections of programs at this address and port.
+    /// Accept connections from programs of this host at this address and port.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "connect")]
     from: Option<SocketAddr>,
-    /// Peer on the wire that gets the connections of programs; with --reserve, a port of a host of the directory.
+    /// Peer on the network that gets the programs' connections; with --reserve, a port and the name of a host that runs Punctual.
     #[arg(long, value_name = "ADDRESS:PORT|PORT@HOST", requires = "from")]
     connect: Option<String>,
-    /// Reserve the path of each connection, too: each packet is a message of a channel. Both hosts run Punctual, and the class
-    /// is the same at both ends.
+    /// Reserve the path of each connection, too, with a channel in each direction. Both hosts must run Punctual. Give the same
+    /// class at both ends.
     #[arg(long)]
     reserve: bool,
-    /// With --reserve: the bound of each packet on the path, instead of the period or the interval.
+    /// With --reserve: each packet must arrive within this time [default: the period or the interval].
     #[arg(long, value_name = "TIME", requires = "reserve", value_parser = values::span)]
     deadline: Option<Nanos>,
-    /// Class of each connection at this host.
+    /// How this host schedules each connection.
     #[arg(long, value_enum, default_value_t = Class::BestEffort)]
     class: Class,
-    /// low-delay: length of the interval.
+    /// With --class low-delay: the interval that --units counts in.
     #[arg(long, value_name = "TIME", value_parser = values::span)]
     interval: Option<Nanos>,
-    /// low-delay: segments in any interval, in each direction.
+    /// With --class low-delay: at most this many segments in any interval, in each direction.
     #[arg(long, value_name = "COUNT")]
     units: Option<u32>,
-    /// guaranteed: rate of the data (20Mbit/s).
+    /// With --class guaranteed: rate of the data (20Mbit/s).
     #[arg(long, value_name = "RATE", value_parser = values::bit_rate)]
     rate: Option<BitRate>,
-    /// guaranteed: length of the period.
+    /// With --class guaranteed: the period in which each connection gets its share of the processor.
     #[arg(long, value_name = "TIME", value_parser = values::span)]
     period: Option<Nanos>,
-    /// Most connections at a time; further ones wait.
+    /// At most this many connections at a time; further ones wait.
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     connections_max: u32,
     /// Stop after this many connections have ended.
@@ -88,24 +89,24 @@ enum Class {
     BestEffort,
 }
 
-/// Which end of the relay is on the wire.
+/// Which end of the relay is on the network.
 enum Direction {
-    /// Connections from the wire go to the program at `to`.
+    /// Connections from the network go to the program at `to`.
     In { listen: WireEnd, to: SocketAddr },
-    /// Connections of programs go to `peer` on the wire.
+    /// Connections of programs go to `peer` on the network.
     Out { from: SocketAddr, peer: WireEnd },
 }
 
-/// Where a relay listens on the wire, or its peer there.
+/// Where a relay listens on the network, or its peer there.
 #[derive(Clone, Debug)]
 enum WireEnd {
-    /// Of any host.
+    /// An address of any host.
     Address(SocketAddr),
-    /// `PORT` or `PORT@HOST` of the directory, with the bound of packets on the reserved path.
+    /// `PORT`, or `PORT@HOST` with a host that the configuration names; and the bound of packets on the reserved path.
     Reserved(String, Option<Nanos>),
 }
 
-/// What accepts connections from the wire.
+/// Accepts connections from the network.
 enum WireListener {
     Address(punctual::tcp::TcpListener),
     Reserved(punctual::tcp::PathListener),
@@ -116,10 +117,7 @@ impl WireListener {
         Ok(match at {
             WireEnd::Address(at) => Self::Address(endsystem.bind_tcp(*at, qos, backlog)?),
             WireEnd::Reserved(port, deadline) => {
-                let number = port.parse().ok().filter(|port| *port > 0);
-                let wrong = || Usage(format!("--listen {port}: with --reserve, give a port of 1 to 65535"));
-                let port = number.ok_or_else(wrong)?;
-                Self::Reserved(endsystem.bind_tcp_reserved(port, qos, *deadline, backlog)?)
+                Self::Reserved(endsystem.bind_tcp_reserved(port.parse()?, qos, *deadline, backlog)?)
             }
         })
     }
@@ -153,7 +151,7 @@ impl fmt::Display for WireEnd {
 /// A connection that ended, as it is printed.
 #[derive(Serialize)]
 struct Ended {
-    /// The other end on the wire; `None` if there was no connection.
+    /// The peer on the network; `None` if no connection to it was made.
     peer: Option<SocketAddr>,
     program: SocketAddr,
     in_bytes: u64,
@@ -210,11 +208,12 @@ impl Relay {
 
     fn wire_end(&self, option: &str, text: &str) -> anyhow::Result<WireEnd> {
         if self.reserve {
+            check_reserved(option, text)?;
             return Ok(WireEnd::Reserved(text.into(), self.deadline));
         }
         let address = text.parse().map_err(|_| {
             Usage(format!(
-                "{option} {text}: give an address and a port, like 10.0.0.1:80; hosts by name need --reserve"
+                "{option} {text}: give an address and a port, like 10.0.0.1:80; a port or a host's name needs --reserve"
             ))
         });
         Ok(WireEnd::Address(address?))
@@ -241,7 +240,7 @@ impl Relay {
         })
     }
 
-    /// Connections from the wire, each to a program.
+    /// Forwards connections from the network to a program.
     fn serve_wire(
         &self,
         endsystem: &Endsystem,
@@ -269,7 +268,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Connections of programs, each to the peer on the wire.
+    /// Forwards connections of programs to the peer on the network.
     fn serve_programs(
         &self,
         endsystem: &Endsystem,
@@ -289,16 +288,29 @@ impl Relay {
     }
 }
 
+/// Checks an end on a reserved path: `PORT` to listen at, `PORT@HOST` to connect to.
+fn check_reserved(option: &str, text: &str) -> Result<(), Usage> {
+    let is_peer = option == "--connect";
+    let (port, host) = text.split_once('@').map_or((text, None), |(port, host)| (port, Some(host)));
+    let has_host = host.is_some_and(|host| !host.is_empty());
+    if port.parse().is_ok_and(|port: u16| port > 0) && has_host == is_peer && host.is_some() == is_peer {
+        return Ok(());
+    }
+    let form =
+        if is_peer { "a port and the name of a host, like 6379@hostb" } else { "a port of 1 to 65535" };
+    Err(Usage(format!("{option} {text}: with --reserve, give {form}")))
+}
+
 fn to_program(wire: TcpStream, to: SocketAddr) -> Ended {
     let (begun, peer) = (Instant::now(), Some(wire.peer_addr()));
     match KernelStream::connect(to) {
         Ok(program) => {
-            // What the program writes leaves at once, as the wire's stream does.
+            // Bytes for the program leave at once, as those on the network do.
             let _ = program.set_nodelay(true);
             ended(peer, to, begun, carry(wire, &program))
         }
         Err(error) => {
-            // An error means that the peer is gone already.
+            // If this fails, the peer is gone already.
             let _ = wire.abort();
             let error = io_error(&format!("{to}"), &error);
             Ended {
@@ -348,7 +360,7 @@ fn ended(peer: Option<SocketAddr>, program: SocketAddr, begun: Instant, carried:
 }
 
 impl Tally {
-    /// Waits for room for one more connection; `false` when so many have ended as were asked for.
+    /// Waits until one more connection may run; `false` when as many have ended as were asked for.
     fn admit(&self, running_max: u32, ended_max: Option<u64>) -> bool {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -370,7 +382,7 @@ impl Tally {
     }
 
     fn end(&self, ended: Ended) {
-        // A closed standard output ends no connection.
+        // If standard output is closed, connections still run on.
         let _ = self.output.print(&ended, Ended::text);
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         (count.running, count.ended) = (count.running - 1, count.ended + 1);

@@ -1,4 +1,5 @@
-//! nginx and curl: one large file with its checksum, many small ones over one connection, and one connection for each.
+//! nginx and curl: one large file with its checksum, many small files over one connection, and many small files over a connection
+//! each.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,7 +12,7 @@ use crate::world::World;
 const PORT: u16 = 8_080;
 const SMALL_BYTES: usize = 512;
 
-/// Writes a file of bytes that do not repeat; its length.
+/// Writes a file of bytes that do not repeat. Returns its length.
 pub fn content(file: &Path, mib: u64) -> Result<u64, String> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut out = std::io::BufWriter::new(std::fs::File::create(file).map_err(|error| error.to_string())?);

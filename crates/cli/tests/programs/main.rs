@@ -1,7 +1,8 @@
-//! Unmodified programs over `punctual relay`, with the kernel's TCP at the other end: each over the kernel alone, with a relay
-//! before the server, and with a relay before the client. Needs root.
+//! Runs unmodified programs over `punctual relay`, with the kernel's TCP at the other end. Each program runs three times: over the
+//! kernel alone, with a relay on the server's host, and with a relay on the client's host. Needs root.
 //!
-//! Without PUNCTUAL_PROGRAMS=all this is a sample with the programs that are installed; `make programs` installs and runs all.
+//! By default this is a short run of those programs that are installed. With PUNCTUAL_PROGRAMS=all (`make programs`) all programs
+//! run, and their transfers are large.
 
 #[path = "../../../link/tests/common/host.rs"]
 mod host;
@@ -17,12 +18,12 @@ use host::privileged;
 use table::Table;
 use world::{Way, World};
 
-/// How much to send.
+/// How much data to transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// Some seconds.
+    /// As much as takes a few seconds.
     Sample,
-    /// As large as `make programs` asks for.
+    /// As much as `make programs` transfers.
     All,
 }
 
@@ -41,7 +42,7 @@ impl Size {
     }
 }
 
-/// What a program needs, and its run over one way. It returns figures, or what is wrong.
+/// The commands that a program needs, and the function that runs it once. That returns figures, or an error.
 struct Program {
     name: &'static str,
     needs: &'static [&'static str],

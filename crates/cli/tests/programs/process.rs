@@ -1,4 +1,4 @@
-//! Programs of the system, in a network namespace, bounded in time.
+//! Runs installed programs in a network namespace, for a limited time.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::host::Host;
 
-/// Where a program is installed.
+/// Path of an installed program.
 pub fn path_of(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path);
@@ -17,7 +17,7 @@ pub fn path_of(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// A command on `host`, which ends after so many seconds.
+/// A command on `host` that is ended after this many seconds.
 pub fn command(host: &Host, seconds: u32, program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("nsenter");
     command.arg(format!("--net=/run/netns/{}", host.name()));
@@ -26,12 +26,12 @@ pub fn command(host: &Host, seconds: u32, program: &Path, arguments: &[&str]) ->
     command
 }
 
-/// Runs it; its standard output.
+/// Runs a command and returns its standard output.
 pub fn run(host: &Host, seconds: u32, line: &[&str]) -> Result<Vec<u8>, String> {
     run_with(host, seconds, line, b"")
 }
 
-/// The same with `input`.
+/// Runs a command with `input` and returns its standard output.
 pub fn run_with(host: &Host, seconds: u32, line: &[&str], input: &[u8]) -> Result<Vec<u8>, String> {
     let program = path_of(line[0]).ok_or_else(|| format!("{} is not installed", line[0]))?;
     let mut command = command(host, seconds, &program, &line[1..]);

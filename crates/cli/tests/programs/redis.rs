@@ -27,7 +27,7 @@ pub fn run(world: &World, size: Size) -> Result<Figures, String> {
     Ok(figures)
 }
 
-/// A large value goes there and comes back.
+/// Writes a large value and reads it back.
 fn value(world: &World, port: &str) -> Result<(), String> {
     let value: Vec<u8> = (0..4_u32 << 20).map(|at| b'a' + (at % 23) as u8).collect();
     let client = ["redis-cli", "-h", world.client_address(), "-p", port];

@@ -11,7 +11,7 @@ use crate::world::World;
 
 const PORT: u16 = 2_222;
 
-/// Keys and a server of its own; the words of the command that connects to it.
+/// Makes keys and starts a server with them. Returns the words of the command that connects to it.
 fn start(world: &World) -> Result<(Server, Vec<String>), String> {
     let folder = world.folder.display().to_string();
     for key in ["host", "user"] {
@@ -22,7 +22,7 @@ fn start(world: &World) -> Result<(Server, Vec<String>), String> {
     std::fs::copy(world.folder.join("user.pub"), world.folder.join("authorized")).map_err(failed)?;
     std::fs::set_permissions(world.folder.join("authorized"), PermissionsExt::from_mode(0o600))
         .map_err(failed)?;
-    // Where sshd confines its unprivileged part.
+    // sshd confines its unprivileged part to this folder.
     std::fs::create_dir_all("/run/sshd").map_err(failed)?;
     let configuration = format!(
         "ListenAddress {}:{PORT}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\nPidFile none\n\

@@ -19,14 +19,14 @@ const LOOPBACK: &str = "127.0.0.1";
 /// How long a server may take to listen.
 const START_WAIT: Duration = Duration::from_secs(20);
 
-/// Where the relay is.
+/// The host on which the relay runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Nowhere: client on `b`, server on `a`.
+    /// No relay: client on `b`, server on `a`.
     Kernel,
-    /// On `a`, as the server; the client is on `b`.
+    /// On `a`, together with the server; the client is on `b`.
     BeforeServer,
-    /// On `a`, as the client; the server is on `b`.
+    /// On `a`, together with the client; the server is on `b`.
     BeforeClient,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Way {
 /// A daemon or a relay, which ends when it is dropped.
 struct Ours {
     child: Child,
-    /// Its log is read so that it never waits.
+    /// Its log is read continuously, so that it never waits for a full pipe.
     log: Option<std::thread::JoinHandle<String>>,
 }
 
@@ -72,7 +72,7 @@ impl Ours {
         Self { child, log: Some(log) }
     }
 
-    /// Whether it still runs.
+    /// Whether the process still runs.
     fn runs(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|ended| ended.is_none())
     }
@@ -93,7 +93,7 @@ impl Drop for Ours {
     }
 }
 
-/// Fields drop in this order.
+/// The order of the fields matters: they are dropped in this order.
 pub struct World {
     relays: Mutex<Vec<Ours>>,
     daemon: Option<Mutex<Ours>>,
@@ -145,7 +145,7 @@ impl World {
         if self.way == Way::BeforeClient { LOOPBACK } else { A }
     }
 
-    /// Starts a relay of this port, in this class with its arguments.
+    /// Starts a relay for this port, with the arguments of the class.
     pub fn relay(&self, port: u16, class: &str) {
         let ends = match self.way {
             Way::Kernel => return,
@@ -166,7 +166,7 @@ impl World {
         let log = self.folder.join(format!("{port}.log"));
         let server = Server::start(self.server_host(), &log, line)?;
         let until = Instant::now() + START_WAIT;
-        // A connection to find out would be the first that the server serves.
+        // Do not connect to find out: some servers serve only one connection.
         while self.server_host().run(&format!("ss -Hltn sport = :{port}")).is_empty() {
             if Instant::now() >= until {
                 let text = std::fs::read_to_string(log).unwrap_or_default();
@@ -177,14 +177,14 @@ impl World {
         Ok(server)
     }
 
-    /// Checks that what is ours still runs.
+    /// Checks that the daemon and the relays still run.
     pub fn runs(&self) -> Result<(), String> {
         let relays = self.relays.lock().expect("no panic").iter_mut().all(Ours::runs);
         let daemon = self.daemon.as_ref().is_none_or(|daemon| daemon.lock().expect("no panic").runs());
         if relays && daemon { Ok(()) } else { Err(format!("runs: the relays {relays}, the daemon {daemon}")) }
     }
 
-    /// Ends it; what the servers, the relays and the daemon have written.
+    /// Ends everything. Returns the output of the servers, the relays and the daemon.
     pub fn end(&self) -> String {
         let mut text: String = self.relays.lock().expect("no panic").iter_mut().map(Ours::end).collect();
         text.extend(self.daemon.iter().map(|daemon| daemon.lock().expect("no panic").end()));

@@ -47,7 +47,6 @@ pub const PROMISES: [Promise; 3] = [
 #[derive(Clone, Debug, Serialize)]
 pub struct PhaseOutcome {
     /// Which.
-    #[serde(rename = "stretch")] // The key stays for compatibility.
     pub phase: Phase,
     /// The results, in the order of the systems.
     pub worlds: Vec<WorldOutcome>,
@@ -117,7 +116,6 @@ pub enum Better {
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// When.
-    #[serde(rename = "stretch")] // The key stays for compatibility.
     pub phase: Phase,
     /// Which figure. Latencies are from sending.
     pub figure: &'static str,

@@ -137,7 +137,6 @@ pub struct Outcome {
     /// What each system promises.
     pub promises: [Promise; 3],
     /// The run's phases one by one.
-    #[serde(rename = "stretches")] // The key stays for compatibility.
     pub phases: Vec<PhaseOutcome>,
     /// Punctual against priorities by hand.
     pub comparison: Vec<Comparison>,

@@ -112,7 +112,7 @@ fn place(text: &str) -> Result<(Place, &str), Error> {
         }
         "omniunix" => {
             let (path, behind) = rest.split_once(':').ok_or_else(|| Error::Address(text.into()))?;
-            if path.is_empty() {
+            if path.is_empty() || path.contains('\0') {
                 Err(Error::Address(text.into()))
             } else {
                 Ok((Place::Unix(path.into()), behind))

@@ -121,7 +121,7 @@ impl Corbaname {
 impl fmt::Display for Corbaname {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let context = alloc::format!("{}", self.context);
-        write!(f, "corbaname:{}", context.trim_start_matches("corbaloc:"))?;
+        write!(f, "corbaname:{}", context.strip_prefix("corbaloc:").unwrap_or(&context))?;
         let Some(name) = &self.name else { return Ok(()) };
         let mut text = String::new();
         escape(alloc::format!("{name}").as_bytes(), &mut text);

@@ -93,7 +93,8 @@ impl<H: Host> Service<H> {
     /// Cuts a connection that sent an invalid request.
     pub fn reject(&mut self, client: ClientId, why: String) {
         self.counters.malformed += 1;
-        self.answer(client, 0, Err(ApiError::Malformed(why)), Vec::new());
+        let error = ApiError::Malformed(format!("malformed request: {why}"));
+        self.answer(client, 0, Err(error), Vec::new());
         self.effects.push_back(Effect::Cut(client));
     }
 

@@ -26,7 +26,7 @@ impl<H: Host> Service<H> {
             Err(names) => {
                 let names: Vec<String> = names;
                 let there = names.join(", ");
-                Err(ApiError::Malformed(format!("no link \"{name}\": there are {there}")))
+                Err(ApiError::Malformed(format!("no link \"{name}\": this host has {there}")))
             }
             Ok((_, Err(why))) => Err(ApiError::MeasureRate { link: name, why }),
             Ok((link, Ok(()))) => {

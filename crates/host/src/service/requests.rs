@@ -67,7 +67,10 @@ fn checked(text: String) -> Result<String, ApiError> {
     if text.len() <= TEXT_BYTES_MAX {
         Ok(text)
     } else {
-        Err(ApiError::Malformed(format!("a text of {} B: at most {TEXT_BYTES_MAX} B", text.len())))
+        Err(ApiError::Malformed(format!(
+            "a name or text has {} B: at most {TEXT_BYTES_MAX} B are allowed",
+            text.len()
+        )))
     }
 }
 

@@ -29,8 +29,8 @@ pub enum ApiError {
         /// Amount that the quota allows.
         limit: u64,
     },
-    /// The packet is not a request of this API.
-    #[error("malformed request: {0}")]
+    /// The packet is not a request of this API, or the request names something that this host does not have.
+    #[error("{0}")]
     Malformed(String),
     /// Another version.
     #[error(

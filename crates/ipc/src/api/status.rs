@@ -33,8 +33,8 @@ pub struct HostStatus {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more_handlers: bool,
     /// Counts compared with what there is; only for root and the daemon's own user, and where few channels are here.
-    // The key stays for compatibility.
-    #[serde(default, rename = "books")]
+    // Daemons of earlier versions answer with the key `books`.
+    #[serde(default, alias = "books")]
     pub audit: Option<Audit>,
 }
 

@@ -52,7 +52,9 @@ impl Registry {
         call: &mut Incoming<'_, '_>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Diversion> {
-        let key = Key::parse(key).ok_or_else(not_active)?;
+        let Some(key) = Key::parse(key) else {
+            return Err(self.of_key(key).map_or_else(|| not_active().into(), Diversion::Forward));
+        };
         if key.process != self.process {
             let poa = self.find(&key).ok_or_else(no_adapter)?;
             poa.adapter().manager.admit()?;
@@ -80,7 +82,11 @@ impl Registry {
 
     /// Whether an object is here.
     pub fn locate(self: &Arc<Self>, key: &[u8]) -> LocateStatus {
-        let Some(key) = Key::parse(key) else { return LocateStatus::UnknownObject };
+        let Some(key) = Key::parse(key) else {
+            // A request for it is forwarded.
+            let is_known = self.of_key(key).is_some();
+            return if is_known { LocateStatus::ObjectHere } else { LocateStatus::UnknownObject };
+        };
         let is_own = key.process == self.process;
         let poa = match is_own {
             true => self.adapters.get(key.adapter).map(|adapter| Poa::of(self, &adapter)),

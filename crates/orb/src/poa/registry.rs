@@ -3,8 +3,9 @@
 //! Both tables are slabs whose places have generations: a look-up takes no lock, and what is removed stays
 //! until the last request that uses it has ended.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use punctual_giop::Reference;
 use sharded_slab::Slab;
@@ -46,6 +47,8 @@ pub(crate) struct Registry {
     pub(super) objects: Slab<Active>,
     root: OnceLock<Poa>,
     publish: Box<Publish>,
+    /// Keys that an application chose, whose requests are forwarded.
+    keys: RwLock<HashMap<Box<[u8]>, Reference>>,
 }
 
 impl fmt::Debug for Registry {
@@ -62,6 +65,7 @@ impl Registry {
             objects: Slab::new(),
             root: OnceLock::new(),
             publish,
+            keys: RwLock::default(),
         });
         let _ = registry.root.set(Poa::root(&registry));
         registry
@@ -70,6 +74,15 @@ impl Registry {
     /// The root adapter.
     pub fn root(&self) -> Poa {
         self.root.get().expect("it is set when the registry is made").clone()
+    }
+
+    pub fn set_key(&self, key: &[u8], reference: Reference) {
+        self.keys.write().unwrap_or_else(PoisonError::into_inner).insert(key.into(), reference);
+    }
+
+    /// Where requests for a key that an application chose are forwarded to.
+    pub(super) fn of_key(&self, key: &[u8]) -> Option<Reference> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
     pub(super) fn publish(&self, interface: &str, key: Vec<u8>) -> Result<Reference, PoaError> {

@@ -81,9 +81,13 @@ impl Programs {
         Server { child, reference }
     }
 
-    /// Runs the client with this reference to its end.
-    pub fn client(&self, arguments: &[&str], reference: &str) {
-        let printed = run(Command::new(self.0.join("client")).args(arguments).arg(reference));
+    /// Runs the client with this reference to its end, with or without wide characters.
+    pub fn client(&self, arguments: &[&str], has_wide: bool, reference: &str) {
+        let mut command = Command::new(self.0.join("client"));
+        if !has_wide {
+            command.env("NO_WIDE", "1");
+        }
+        let printed = run(command.args(arguments).arg(reference));
         assert!(printed.contains(" checks"), "{printed}");
     }
 }

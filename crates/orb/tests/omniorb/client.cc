@@ -25,9 +25,12 @@ static void values(Demo::Echo_ptr echo) {
   CHECK(echo->echo_octet(200) == 200);
   CORBA::String_var text = echo->echo_string("gr\xfc\xdf");
   CHECK(!std::strcmp(text, "gr\xfc\xdf"));
-  const CORBA::WChar wide[] = {L'w', 0x20ac, 0};
-  CORBA::WString_var wback = echo->echo_wstring(wide);
-  CHECK(wback[0] == L'w' && wback[1] == 0x20ac && wback[2] == 0);
+  // GIOP 1.0 has no wide characters, and ORBs differ about those of 1.1.
+  if (!std::getenv("NO_WIDE")) {
+    const CORBA::WChar wide[] = {L'w', 0x20ac, 0};
+    CORBA::WString_var wback = echo->echo_wstring(wide);
+    CHECK(wback[0] == L'w' && wback[1] == 0x20ac && wback[2] == 0);
+  }
   Demo::Octets octets;
   octets.length(300000);
   for (CORBA::ULong i = 0; i < octets.length(); ++i) octets[i] = CORBA::Octet(i * 7);
@@ -126,7 +129,8 @@ int main(int argc, char **argv) {
       std::printf("%d checks\n", checks);
     }
   } catch (const CORBA::SystemException &exception) {
-    std::fprintf(stderr, "%s, minor code %lu\n", exception._name(), (unsigned long)exception.minor());
+    std::fprintf(stderr, "%s, minor code %lu, after %d checks\n", exception._name(),
+                 (unsigned long)exception.minor(), checks);
     return 1;
   }
   orb->destroy();

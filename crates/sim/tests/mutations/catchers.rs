@@ -6,10 +6,10 @@ use punctual_proto::config::{NodeConfig, RouteConfig};
 use punctual_proto::ids::NodeId;
 use punctual_sim::{Class, FaultChoice, FaultKind, FaultKinds, Faults, Options, SizeChoice, Traffic};
 
-use crate::checks::{arrivals, demand, link, oracle};
+use crate::checks::{arrivals, demand, link, oracle, soft_limit};
 use crate::common::{hops, rate};
 use crate::network::{Network, SECOND};
-use crate::{linksched_model, properties, soundness, statistical};
+use crate::{endsystem, linksched_model, properties, soundness, statistical};
 
 /// A checker and its configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,12 @@ pub enum Catcher {
     Demand,
     /// Soft channels beside hard ones that are served early.
     Soft,
+    /// Soft channels at the limit of what is admitted, all phases of their sources.
+    SoftLimit,
     /// A link scheduler beside its model.
     Order,
+    /// Two TCP endsystems on a wire.
+    Endsystems,
     /// A conversation of neighbours.
     Talk(Talk),
     /// A host on a channel's route.
@@ -95,7 +99,9 @@ impl Catcher {
             Self::Crash | Self::Twin | Self::Talk(_) => "signalling operations",
             Self::Demand => "demand-bound test by brute force",
             Self::Soft => "simulation of soft channels",
+            Self::SoftLimit => "soft channels in all phases",
             Self::Order => "model of the link scheduler",
+            Self::Endsystems => "TCP endsystems",
             Self::Hop(_) => "hosts in a row",
         }
     }
@@ -118,6 +124,8 @@ impl Catcher {
             Self::Twin => "two lives of one node, the same path over two links".into(),
             Self::Demand => "what edf admits, r up to nine tenths of a period".into(),
             Self::Soft => "what statistical admits beside hard channels that come early, in heaps".into(),
+            Self::SoftLimit => "bursts as often as statistical admits beside a rare channel".into(),
+            Self::Endsystems => "a program writes while its bytes are in flight".into(),
             Self::Order => "any steps, soft and early channels among them".into(),
             Self::Talk(talk) => talk.configuration().into(),
             Self::Hop(hop) => hop.configuration().into(),
@@ -138,9 +146,15 @@ impl Catcher {
             | Self::Rate
             | Self::Soft
             | Self::Order
+            | Self::Endsystems
             | Self::Talk(_)
             | Self::Hop(_) => ("seed", 500),
-            Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals | Self::Demand => ("set", 20_000),
+            Self::Oracle(_)
+            | Self::Stage(_)
+            | Self::Link
+            | Self::Arrivals
+            | Self::Demand
+            | Self::SoftLimit => ("set", 20_000),
         }
     }
 
@@ -155,6 +169,8 @@ impl Catcher {
             | Self::Crash
             | Self::Twin
             | Self::Rate
+            | Self::SoftLimit
+            | Self::Endsystems
             | Self::Talk(_)
             | Self::Hop(_) => 100,
             Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals | Self::Demand | Self::Order => {
@@ -181,7 +197,9 @@ impl Catcher {
             Self::Rate => rate::wrong(seed),
             Self::Demand => demand::overdue(seed),
             Self::Soft => statistical::missed(seed),
+            Self::SoftLimit => soft_limit::exceeded(seed),
             Self::Order => linksched_model::differs(seed),
+            Self::Endsystems => endsystem::waiting_bytes(seed),
             Self::Talk(talk) => talk.catch(seed),
             Self::Hop(hop) => hop.catch(seed),
         }

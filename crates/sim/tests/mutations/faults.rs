@@ -61,6 +61,7 @@ pub const FAULTS: &[Fault] = &[
     fault(M::SessionNotCompared, "a neighbour's session not compared, only its epoch", C::Talk(Talk::OneWay)),
     fault(M::NoBackOff, "no back-off of retransmissions", C::Talk(Talk::Outage)),
     fault(M::HardEarlyNotCounted, "hard channels' early work not counted against soft ones", C::Soft),
+    fault(M::TailExponentTenthOff, "the exponent of soft channels' misses a tenth too large", C::SoftLimit),
     fault(M::BucketWithoutArrivalError, "the filter's bucket without J", C::Hop(Hop::Bucket)),
     fault(M::OneRefreshOnly, "only the first 1,000 channels of a link refreshed", C::Talk(Talk::Crowd)),
     fault(
@@ -73,7 +74,7 @@ pub const FAULTS: &[Fault] = &[
     fault(M::BudgetPacketAsBestEffort, "a packet of a handler's budget queued as best effort", C::Tcp),
     fault(M::LowDelayWithoutBudget, "a low-delay handler without a budget", C::Tcp),
     fault(M::EverySecondSegmentCounted, "units counted once for two TCP segments", C::Tcp),
-    fault(M::BytesWaitForSilence, "written bytes wait until nothing is in flight", C::Tcp),
+    fault(M::BytesWaitForSilence, "written bytes wait until nothing is in flight", C::Endsystems),
     fault(M::TimeWaitLeftOut, "a flow given back before TIME-WAIT is over", C::Tcp),
     fault(M::EndBeforeLastBytes, "the end of a stream before its last bytes", C::Tcp),
 ];

@@ -10,6 +10,9 @@
 mod checks;
 #[path = "../../../proto/tests/common/mod.rs"]
 mod common;
+#[path = "../../../tcp/tests/endsystem.rs"]
+#[allow(dead_code, unused_imports)] // Has its own tests.
+mod endsystem;
 #[path = "../../../proto/tests/linksched_model.rs"]
 #[allow(dead_code)] // Has its own tests.
 mod linksched_model;
@@ -33,6 +36,7 @@ mod search;
 
 use std::ops::Range;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use punctual_analysis::mutation::choose;
 
@@ -79,12 +83,14 @@ fn check(fault: &Fault, arguments: &Arguments, held: &mut Held) -> Row {
         _ => 0..limit,
     };
     choose(Some(fault.mutation));
+    let began = Instant::now();
     let caught = search::first(range.clone(), |seed| fault.catcher.catch(seed));
+    let took = began.elapsed();
     choose(None);
     let last = caught.as_ref().map_or(range.end, |(seed, _)| seed + 1);
     let honest_end = if arguments.short { last } else { last.max(fault.catcher.honest()) };
     let honest = held.of(fault.catcher, range.start..honest_end);
-    Row { fault_name: fault.name, catcher: fault.catcher, caught, honest }
+    Row { fault_name: fault.name, catcher: fault.catcher, caught, honest, took }
 }
 
 /// Seeds that the core without a fault is known to pass, so that none is run twice.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -21,6 +22,8 @@ pub struct Row {
     pub caught: Option<(u64, String)>,
     /// The same for the core without a fault: there must be none.
     pub honest: Option<(u64, String)>,
+    /// Time of the search for the fault.
+    pub took: Duration,
 }
 
 impl Row {
@@ -40,11 +43,12 @@ impl fmt::Display for Row {
         let what: String = what.chars().take(150).collect();
         write!(
             f,
-            "{:<62} {:<32} {:<64} {:<10} {what}",
+            "{:<62} {:<32} {:<64} {:<10} {:>5.1} s {what}",
             self.fault_name,
             self.catcher.name(),
             self.catcher.configuration(),
-            self.place()
+            self.place(),
+            self.took.as_secs_f64()
         )?;
         match &self.honest {
             Some((at, what)) => write!(f, "\n  THE CORE WITHOUT A FAULT IS CAUGHT at {at}: {what}"),
@@ -72,7 +76,7 @@ pub fn json(rows: &[(&Fault, Row)]) -> Value {
             "fault": key(fault), "name": row.fault_name, "catcher": row.catcher.name(),
             "configuration": row.catcher.configuration(), "unit": row.catcher.limit().0,
             "limit": row.catcher.limit().1, "caught": at(&row.caught), "without_fault": at(&row.honest),
-            "holds": row.holds(),
+            "seconds": row.took.as_secs_f64(), "holds": row.holds(),
         })
     };
     json!({"faults": rows.iter().map(row).collect::<Vec<_>>(), "holds": rows.iter().all(|(_, row)| row.holds())})
@@ -85,8 +89,9 @@ pub fn write(rows: &[(&Fault, Row)]) -> Result<(), String> {
         "{HEADING}\n\nDo the checkers see a mistake? Each of these was made on purpose (`crates/analysis/src/mutation.rs`, in no \
          build that\nships). `make mutations` fails when one is not seen within 500 seeds or 20,000 sets, or when the core \
          without a fault is\n\"caught\". `make test` repeats the known first ones; `cargo test --release -p punctual-sim --features \
-         mutations --test\nmutations -- --write` writes this table.\n\n\
-         | fault | catcher | configuration | caught at |\n|---|---|---|---|\n"
+         mutations --test\nmutations -- --write` writes this table. The last column is the time of the \
+         search from the first seed or set on.\n\n\
+         | fault | catcher | configuration | caught at | time |\n|---|---|---|---|---|\n"
     );
     for (fault, row) in rows {
         if let Some((at, _)) = &row.caught {
@@ -94,11 +99,12 @@ pub fn write(rows: &[(&Fault, Row)]) -> Result<(), String> {
         }
         let _ = writeln!(
             table,
-            "| {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {:.1} s |",
             row.fault_name,
             row.catcher.name(),
             row.catcher.configuration(),
-            row.place()
+            row.place(),
+            row.took.as_secs_f64()
         );
     }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -22,14 +22,19 @@ impl<H: Host> Service<H> {
         if !is_privileged(account) && !self.host.may_capture(account) {
             let user = account.0;
             return Err(ApiError::Forbidden(format!(
-                "user {user} may not capture packets, which are those of all users: run this as root, or name the user in \
-                 [daemon] capture_users of the configuration"
+                "user {user} may not capture packets, because they are those of all users: run this as root, or add the user to \
+                 capture_users of [daemon] in the configuration"
             )));
         }
         if !PACKET_BYTES.contains(&wish.packet_bytes) || !PACKETS.contains(&wish.packets) {
             return Err(ApiError::Malformed(format!(
-                "a capture of {} packets of {} B: {PACKETS:?} packets of {PACKET_BYTES:?} B",
-                wish.packets, wish.packet_bytes
+                "a capture of {} packets of {} B: give {} to {} packets of {} to {} B",
+                wish.packets,
+                wish.packet_bytes,
+                PACKETS.start(),
+                PACKETS.end(),
+                PACKET_BYTES.start(),
+                PACKET_BYTES.end()
             )));
         }
         let links = self.host.captured_links();
@@ -38,7 +43,7 @@ impl<H: Host> Service<H> {
             Some(name) => {
                 let at = links.iter().position(|link| link.name == *name).ok_or_else(|| {
                     let names: Vec<_> = links.iter().map(|link| link.name.as_str()).collect();
-                    ApiError::Malformed(format!("no link \"{name}\": there are {}", names.join(", ")))
+                    ApiError::Malformed(format!("no link \"{name}\": this host has {}", names.join(", ")))
                 })?;
                 Some(LinkId(at as u16))
             }

@@ -1,0 +1,18 @@
+//! Values of CORBA whose types are known at run time only: between JSON and bytes, by the description of their type.
+
+pub mod decode;
+pub mod encode;
+pub mod types;
+
+use punctual_giop::TypeCode;
+
+/// Types around the present one, to which a recursive one refers.
+type Around<'a> = Vec<&'a TypeCode>;
+
+/// The type that a description stands for, which may be one around it; and those around that.
+fn known<'a>(code: &'a TypeCode, around: &Around<'a>) -> Option<(&'a TypeCode, Around<'a>)> {
+    let code = code.unaliased();
+    let TypeCode::Recursive(id) = code else { return Some((code, around.clone())) };
+    let place = around.iter().rposition(|outer| outer.id() == id)?;
+    Some((around[place], around[..place].to_vec()))
+}

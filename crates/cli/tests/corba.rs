@@ -1,0 +1,149 @@
+//! `punctual naming`, `punctual call` and `punctual ior`: a service is started, called by the IDL file of its interface, and its
+//! references are explained.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+const PUNCTUAL: &str = env!("CARGO_BIN_EXE_punctual");
+const IDL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../orb/src/naming/CosNaming.idl");
+
+/// A naming service, which ends with the test.
+struct Naming {
+    child: Child,
+    corbaloc: String,
+    reference: String,
+}
+
+impl Naming {
+    fn start() -> Self {
+        let mut command = Command::new(PUNCTUAL);
+        command.args(["naming", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut line = || lines.next().expect("a line").expect("text");
+        let (corbaloc, reference) = (line(), line());
+        Self { child, corbaloc, reference }
+    }
+
+    fn call(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(PUNCTUAL);
+        command.args(["call", &self.corbaloc]).args(arguments).args(["--idl", IDL, "--json"]);
+        // The reference does not say its interface.
+        command.args(["--interface", "CosNaming::NamingContextExt"]);
+        command.output().expect("it starts")
+    }
+}
+
+impl Drop for Naming {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What it printed, and its exit code.
+fn read(output: &Output) -> (Value, Option<i32>) {
+    let value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    (value, output.status.code())
+}
+
+fn name(parts: &[&str]) -> String {
+    json!(parts.iter().map(|id| json!({ "id": id, "kind": "" })).collect::<Vec<_>>()).to_string()
+}
+
+#[test]
+fn operations_are_called_by_their_idl_file() {
+    let naming = Naming::start();
+    assert_eq!(read(&naming.call(&["bind", &name(&["a"]), &naming.reference])), (json!({}), Some(0)));
+    let (resolved, code) = read(&naming.call(&["resolve_str", "a"]));
+    assert_eq!((resolved["result"].as_str(), code), (Some(&*naming.reference), Some(0)));
+    let (listed, _) = read(&naming.call(&["list", "10"]));
+    let bound = json!({ "binding_name": [{ "id": "a", "kind": "" }], "binding_type": "nobject" });
+    assert_eq!(listed["out"], json!({ "bl": [bound], "bi": null }));
+    let (to_name, _) = read(&naming.call(&["to_name", "x.y"]));
+    assert_eq!(to_name["result"], json!([{ "id": "x", "kind": "y" }]));
+}
+
+#[test]
+fn exceptions_are_printed_with_their_members() {
+    let naming = Naming::start();
+    let (raised, code) = read(&naming.call(&["resolve", &name(&["b", "c"])]));
+    assert_eq!(code, Some(1));
+    assert_eq!(raised["exception"], "IDL:omg.org/CosNaming/NamingContext/NotFound:1.0");
+    let rest = json!([{ "id": "b", "kind": "" }, { "id": "c", "kind": "" }]);
+    assert_eq!(raised["members"], json!({ "why": "missing_node", "rest_of_name": rest }));
+    let (failed, code) = read(&naming.call(&["destroy"]));
+    assert_eq!(code, Some(1));
+    assert!(
+        failed["error"]["message"].as_str().is_some_and(|line| line.contains("NO_PERMISSION")),
+        "{failed}"
+    );
+}
+
+#[test]
+fn wrong_arguments_are_wrong_usage() {
+    let naming = Naming::start();
+    for (arguments, expected) in [
+        (&["resolve"][..], "0 arguments, where 1 are expected: n"),
+        (&["resolve", "x"], "n: `x` is no JSON"),
+        (&["resolve", "[{}]"], "n: [0]: `id` is missing"),
+        (&["resolve", r#"[{"id": 1, "kind": ""}]"#], "n: [0]: id: `1` is not a string"),
+        (&["resolve", r#"[{"id": "", "kind": "", "x": 1}]"#], "there is no member `x`"),
+        (&["list", "-1"], "unexpected argument"),
+        (&["list", "4294967296"], "how_many: `4294967296` is not an integer in the range"),
+        (&["fly"], "no such operation or attribute: fly"),
+    ] {
+        let output = naming.call(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn names_in_references_are_found() {
+    let naming = Naming::start();
+    read(&naming.call(&["bind", &name(&["a"]), &naming.reference]));
+    let corbaname = format!("{}#a", naming.corbaloc.replace("corbaloc:", "corbaname:"));
+    let call = |reference: &str| {
+        let arguments = ["call", reference, "to_name", "z", "--idl", IDL, "--json"];
+        Command::new(PUNCTUAL).args(arguments).output().expect("it starts")
+    };
+    let (named, code) = read(&call(&corbaname));
+    assert_eq!((&named["result"], code), (&json!([{ "id": "z", "kind": "" }]), Some(0)));
+    let missing = call(&corbaname.replace("#a", "#b"));
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("does not know the name"));
+}
+
+#[test]
+fn a_server_that_is_not_there_is_an_error() {
+    let naming = Naming::start();
+    let corbaloc = naming.corbaloc.clone();
+    drop(naming);
+    let arguments = ["call", &corbaloc, "new_context", "--idl", IDL, "--json"];
+    let (failed, code) = read(&Command::new(PUNCTUAL).args(arguments).output().expect("it starts"));
+    assert_eq!(code, Some(1), "{failed}");
+}
+
+#[test]
+fn references_are_explained() {
+    let naming = Naming::start();
+    let ior = |reference: &str| {
+        read(&Command::new(PUNCTUAL).args(["ior", reference, "--json"]).output().expect("it starts"))
+    };
+    let (explained, code) = ior(&naming.reference);
+    assert_eq!(
+        (&explained["interface"], code),
+        (&json!("IDL:omg.org/CosNaming/NamingContextExt:1.0"), Some(0))
+    );
+    let profile = &explained["profiles"][0];
+    assert_eq!((&profile["transport"], &profile["version"]), (&json!("IIOP"), &json!("1.2")));
+    let (explained, _) = ior(&naming.corbaloc);
+    assert_eq!(explained["profiles"][0]["address"], profile["address"]);
+    assert_eq!(explained["profiles"][0]["key"], "NameService");
+    let (failed, code) = ior("http://host");
+    assert_eq!((code, failed["error"]["exit_code"].as_i64()), (Some(2), Some(2)));
+}

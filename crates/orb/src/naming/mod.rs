@@ -1,0 +1,25 @@
+//! The naming service (OMG Naming Service 1.3): a tree of contexts in which objects have names, and its clients.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`cos_naming`] | clients and skeletons, generated from `CosNaming.idl` |
+//! | `tree` | contexts and what is bound in them |
+//! | `servant`, `iterator` | the service: contexts and iterators as objects |
+//! | `client` | names in references: `corbaname:` |
+
+mod client;
+mod iterator;
+mod servant;
+mod tree;
+
+#[allow(
+    unused_imports,
+    reason = "generated modules import the trait of encoding whether they need it or not"
+)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/CosNaming.rs"));
+}
+
+pub use client::{FindError, find};
+pub use generated::cos_naming;
+pub use servant::serve;
