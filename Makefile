@@ -41,6 +41,7 @@ test: build ## run all tests, short runs of every experiment (as root) and of th
 	scripts/check-format
 	scripts/check-client
 	PUNCTUAL_TEST_WALL_CLOCK=1 PUNCTUAL_TEST_EXPERIMENTS=1 $(CARGO) test --locked --workspace
+	$(CARGO) test --locked -p punctual --features tokio --test tcp_tokio
 	$(MUTATIONS) --short
 	$(PUNCTUAL) sim --seeds $(SEEDS)
 
@@ -114,6 +115,7 @@ lint: setup ## check format, clippy, links in the documentation of the code, lay
 	$(CARGO) clippy --locked -p punctual-sim --features mutations --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p punctual-analysis --features mutations --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p punctual-daemon -p punctual-cli --features punctual-daemon/trials,punctual-cli/trials --all-targets -- -D warnings
+	$(CARGO) clippy --locked -p punctual --features tokio --all-targets -- -D warnings
 	$(CARGO) clippy --locked --workspace --lib --bins -- -D warnings -D clippy::too_many_lines
 	RUSTDOCFLAGS="-D rustdoc::broken_intra_doc_links" $(CARGO) doc --locked --no-deps --workspace
 	$(CARGO) test --locked -p punctual-cli --test layering

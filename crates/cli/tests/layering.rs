@@ -54,7 +54,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("orb", &["giop", "analysis", "os", "idl"]),
     // IDL files to definitions: nothing of ours, so that a build script is small.
     ("idl", &[]),
-    // Outside of `crates`: they test, and no crate depends on them.
+    // Outside of `crates`: they show or test, and no crate depends on them.
+    ("echo", &["giop", "idl", "orb"]),
     (
         "fuzz",
         &[
@@ -132,19 +133,28 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     metadata["packages"].as_array().expect("a list").iter().map(of).collect()
 }
 
+/// Names of the crates that a build with these options links, tests left out.
+fn linked(options: &[&str]) -> BTreeSet<String> {
+    let tree = ["tree", "--offline", "-e", "normal,build", "--prefix", "none", "-f", "{p}"];
+    let tree = cargo(&[&tree, options].concat());
+    tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+/// Only programs that ask for tokio's traits link tokio (deny.toml: no crate but the client may).
+#[test]
+fn tokio_is_linked_by_the_clients_feature_alone() {
+    assert!(!linked(&["--workspace"]).contains("tokio"), "a crate links tokio by default");
+    assert!(linked(&["-p", "punctual", "--features", "tokio"]).contains("tokio"), "is it called so?");
+    let alone = linked(&["-p", "punctual", "--no-default-features", "--features", "tokio"]);
+    assert!(alone.contains("tokio") && !alone.contains("punctual-engine"), "tokio needs no engine");
+}
+
 /// A program that connects to a daemon builds no engine and no BPF program, and reads no configuration of
 /// hosts.
 #[test]
 fn a_client_needs_no_engine() {
-    let tree = |more: &[&str]| {
-        let arguments =
-            ["tree", "--offline", "-p", "punctual", "-e", "normal,build", "--prefix", "none", "-f", "{p}"];
-        cargo(&[&arguments, more].concat())
-    };
-    let names = |tree: &str| -> BTreeSet<String> {
-        tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
-    };
-    let (alone, embedded) = (names(&tree(&["--no-default-features"])), names(&tree(&[])));
+    let client = |more: &[&str]| linked(&[&["-p", "punctual"], more].concat());
+    let (alone, embedded) = (client(&["--no-default-features"]), client(&[]));
     for name in
         ["punctual-engine", "punctual-host", "punctual-link", "punctual-os", "aya", "netlink-sys", "toml"]
     {

@@ -112,6 +112,35 @@ fn connections_from_the_wire_reach_a_program() {
     std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
 }
 
+/// The program behind the relay is down: its peer is reset, the reason is one line, and the next connection is served when the program
+/// is there.
+#[test]
+fn a_program_that_is_down_costs_its_peer_alone() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    let file = configuration("down");
+    let arguments = format!(
+        "--listen {A}:7000 --to 127.0.0.1:7003 --class low-delay --interval 10ms --units 8 --count 2"
+    );
+    let relay = relay(&a, ("--config", &file), &arguments);
+    let connect = || b.within(|| TcpStream::connect(address(A, 7_000))).expect("to connect");
+    let mut early = connect();
+    early.set_read_timeout(Some(PATIENCE)).expect("a time");
+    assert_eq!(early.read(&mut [0]).expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+    let program = a.within(|| TcpListener::bind(address("127.0.0.1", 7_003))).expect("a program");
+    std::thread::scope(|scope| {
+        scope.spawn(|| exchange(&program.accept().expect("a connection").0, 1, 1_000));
+        exchange(&connect(), 0, 1_000);
+    });
+    let ended = relay.ended();
+    let why = ended[0]["error"].as_str().expect("an error");
+    assert!(why.contains("127.0.0.1:7003") && !why.contains('\n'), "{why}");
+    assert_eq!(ended[1]["error"], Value::Null, "{}", ended[1]);
+    std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
+}
+
 #[test]
 fn connections_of_a_program_reach_the_wire_and_resets_are_carried_over() {
     if !privileged() {

@@ -9,7 +9,6 @@
 
 use std::time::Duration;
 
-use punctual_analysis::Contract;
 use punctual_ipc::ring::{InboxWriter, OutboxReader, now};
 use punctual_proto::memory::MessageInfo;
 use punctual_proto::{Instant, Nanos};
@@ -50,33 +49,37 @@ pub struct Lead {
     left_at: Instant,
 }
 
-type EngineLead = punctual_engine::Lead<OutboxReader, InboxWriter>;
+pub(crate) type EngineLead = punctual_engine::Lead<OutboxReader, InboxWriter>;
 
-/// How long the application may keep the thread of the engine: the declared time for each message, as admission counts it (B at
-/// once and one each I).
+/// How long the application may keep the thread of the engine: the declared time for each message or segment, as admission counts
+/// it (B at once and one each I).
 #[derive(Debug)]
-struct LeadBudget {
+pub(crate) struct LeadBudget {
     declared: Nanos,
-    contract: Contract,
+    /// B.
+    burst: u32,
+    /// I.
+    interval: Nanos,
     allowance: OverrunAllowance,
     /// The part of B times the declared time that it has used.
     spent: Nanos,
     /// Time since which one more is due.
     earned_at: Instant,
-    overruns: u64,
+    pub(crate) overruns: u64,
 }
 
 impl LeadBudget {
-    const fn new(declared: Nanos, contract: Contract, at: Instant) -> Self {
+    /// From `at` on, `burst` at once and one each `interval`, which is above zero.
+    pub(crate) const fn new(declared: Nanos, (burst, interval): (u32, Nanos), at: Instant) -> Self {
         let allowance = OverrunAllowance::new(declared);
-        Self { declared, contract, allowance, spent: Nanos::ZERO, earned_at: at, overruns: 0 }
+        Self { declared, burst, interval, allowance, spent: Nanos::ZERO, earned_at: at, overruns: 0 }
     }
 
     /// Records that the thread was away for `took` until `at`. Returns whether it may continue.
-    fn was(&mut self, took: Nanos, at: Instant) -> bool {
+    pub(crate) fn was(&mut self, took: Nanos, at: Instant) -> bool {
         self.earn(at);
         self.spent += took;
-        let most = self.declared * u64::from(self.contract.burst_messages_max);
+        let most = self.declared * u64::from(self.burst);
         let is_broke = self.spent > most;
         if is_broke {
             self.spent = Nanos::ZERO;
@@ -87,10 +90,9 @@ impl LeadBudget {
     }
 
     fn earn(&mut self, at: Instant) {
-        let interval = self.contract.rate_max.interval();
-        let due = at.since(self.earned_at).0 / interval.0;
+        let due = at.since(self.earned_at).0 / self.interval.0;
         if due > 0 {
-            self.earned_at = self.earned_at + interval * due;
+            self.earned_at = self.earned_at + self.interval * due;
             self.spent = self.spent - self.declared * due;
         }
     }
@@ -106,7 +108,8 @@ impl Lead {
         };
         let engine = Some(embedded.lead()?);
         let left_at = now();
-        Ok(Self { engine, receiver, away: LeadBudget::new(declared, contract, left_at), left_at })
+        let terms = (contract.burst_messages_max, contract.rate_max.interval());
+        Ok(Self { engine, receiver, away: LeadBudget::new(declared, terms, left_at), left_at })
     }
 
     /// Passes `read` the next message in place; does the engine's work until there is one.
@@ -207,7 +210,7 @@ impl Lead {
 
 /// Does the engine's work from `at` on, until `is_done` or `until`, and sets `at` to the time then. It leads no more where
 /// the engine has stopped.
-fn drive(
+pub(crate) fn drive(
     engine: &mut Option<EngineLead>,
     at: &mut Instant,
     until: Option<Instant>,
@@ -222,8 +225,6 @@ fn drive(
 
 #[cfg(test)]
 mod tests {
-    use punctual_analysis::Rate;
-
     use super::*;
 
     const DECLARED: Nanos = Nanos(1_000);
@@ -231,9 +232,7 @@ mod tests {
 
     /// Two at once, and one each interval.
     fn away() -> LeadBudget {
-        let rate = Rate::every(INTERVAL).expect("not zero");
-        let contract = Contract::new(64, rate, 2, Nanos::from_millis(5)).expect("in range");
-        LeadBudget::new(DECLARED, contract, Instant::ZERO)
+        LeadBudget::new(DECLARED, (2, INTERVAL), Instant::ZERO)
     }
 
     #[test]

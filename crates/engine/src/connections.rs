@@ -14,7 +14,7 @@ use punctual_tcp::endsystem::Endsystem;
 use crate::error::EngineGone;
 use crate::handle::{CallError, EngineHandle, WatchError};
 use crate::tcp::{
-    Accepted, TcpConnect, TcpId, TcpJoin, TcpListen, TcpParts, TcpRefusal, TcpStatus, TcpTimeWait,
+    Accepted, TcpConnect, TcpId, TcpJoin, TcpListen, TcpParts, TcpRefusal, TcpSetting, TcpStatus, TcpTimeWait,
 };
 
 impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
@@ -158,6 +158,29 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         self.order(move |processor, now| {
             processor.change_tcp(connection, now, |tcp, index| tcp.release(index, now));
         })
+    }
+
+    /// Changes a setting of a connection.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub fn set_tcp(&self, connection: TcpId, setting: TcpSetting) -> Result<(), EngineGone> {
+        self.order(move |processor, now| {
+            processor.change_tcp(connection, now, |tcp, index| tcp.set(index, setting));
+        })
+    }
+
+    /// Passes `change` the program's incoming ring of a connection, on the processor's thread; `None` if the connection is
+    /// over. It must be short.
+    ///
+    /// # Errors
+    /// See [`EngineHandle::call`].
+    pub fn with_tcp_inbox<R: Send + 'static>(
+        &self,
+        connection: TcpId,
+        change: impl FnOnce(Option<&mut I>) -> R + Send + 'static,
+    ) -> Result<R, CallError> {
+        self.ask(move |processor, now| processor.with_tcp_inbox(connection, now, change))
     }
 
     /// Ends a connection at once.

@@ -12,7 +12,9 @@ use punctual_proto::api::{RtuRefusal, RtuSending, RtuTerms};
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
 pub use punctual_tcp::endsystem::{Rings, Segments, Status as TcpStatus};
-pub use punctual_tcp::{Config as TcpConfig, Ended, EphemeralPorts, Flow, Secrets, State as TcpState};
+pub use punctual_tcp::{
+    Config as TcpConfig, Ended, EphemeralPorts, Flow, Secrets, Setting as TcpSetting, State as TcpState,
+};
 use thiserror::Error;
 
 use crate::memory::HostMemory;

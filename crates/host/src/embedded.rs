@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 
-use punctual_engine::tcp::TcpRefusal;
+use punctual_engine::tcp::{TcpId, TcpRefusal};
 use punctual_engine::{Body, CallError, EngineHandle, Lead, LeadError};
 use punctual_ipc::api::Quotas;
 use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, Upcall};
@@ -21,7 +21,7 @@ use crate::service::server::Server;
 
 use crate::tcp::opener::Opener;
 use crate::tcp::{TcpError, TcpWish};
-pub use tcp::{TcpEnds, TcpListening};
+pub use tcp::{TcpCloser, TcpEnds, TcpListening};
 
 /// A program's handler on an engine's processor.
 type Handler = punctual_engine::Upcall<OutboxReader, InboxWriter>;
@@ -112,6 +112,31 @@ impl EmbeddedHost {
         wish: TcpWish,
     ) -> Result<TcpListening, TcpError> {
         tcp::listen(self.tcp()?, local, backlog, wish)
+    }
+
+    /// Lets the engine's processor hand the bytes of a connection to `upcall`, on its own thread; those that wait already come
+    /// first. Gives the ring back, and whether the connection is there.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn call_up_tcp(
+        &self,
+        connection: TcpId,
+        mut ring: InboxReader,
+        mut upcall: Upcall,
+    ) -> Result<(InboxReader, bool), CallError> {
+        self.engine.with_tcp_inbox(connection, move |inbox| {
+            let mut is_wanted = true;
+            while is_wanted {
+                let Some(more) = ring.take(&mut upcall) else { break };
+                is_wanted = more;
+            }
+            let is_there = inbox.is_some();
+            if let (true, Some(inbox)) = (is_wanted, inbox) {
+                inbox.set_upcall(upcall);
+            }
+            (ring, is_there)
+        })
     }
 
     /// The engine.

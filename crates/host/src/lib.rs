@@ -19,9 +19,9 @@ mod tcp;
 
 pub use calibration::{CalibrationError, calibrate};
 pub use config::{GivenCosts, Mismatch, ProfileSettings};
-pub use embedded::{EmbeddedHost, TcpEnds, TcpListening};
+pub use embedded::{EmbeddedHost, TcpCloser, TcpEnds, TcpListening};
 pub use nominal_rate::nominal_rate;
 pub use running::{EngineHost, HostError, Prepared, quotas};
 pub use tcp::daemon::{DaemonTcp, TcpHappened};
 pub use tcp::opener::TcpNews;
-pub use tcp::{TcpError, TcpWish, api_end, api_state};
+pub use tcp::{TcpError, TcpWish, api_end, api_settings, api_state, engine_setting};

@@ -8,6 +8,7 @@
 //! | `scope` | names, and the rules about their clashes |
 //! | [`model`] | what an accepted file means |
 //! | [`generate`] | Rust for its types |
+//! | `build` | all of it for build scripts: [`build`], [`Build`] |
 //! | [`limits`] | every limit against bad input |
 //! | `source`, `diagnostic` | places in files, and errors about them |
 //!
@@ -15,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod build;
 mod diagnostic;
 pub mod generate;
 mod lexer;
@@ -29,6 +31,7 @@ mod token;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use build::{Build, BuildError, Written, build};
 pub use diagnostic::{Diagnostic, Severity, json_string};
 pub use model::Specification;
 pub use source::{Line, Position};

@@ -15,6 +15,19 @@ pub(crate) struct Token {
     pub begins_line: bool,
 }
 
+impl Token {
+    /// The place behind it; of strings and characters, where they begin.
+    pub fn behind(&self) -> Location {
+        let bytes = match &self.kind {
+            TokenKind::Word(text) | TokenKind::Number(text) => text.len() as u32,
+            TokenKind::Scope => 2,
+            TokenKind::Sign(_) => 1,
+            _ => 0,
+        };
+        Location { offset: self.at.offset + bytes, ..self.at }
+    }
+}
+
 /// Kinds of tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TokenKind {

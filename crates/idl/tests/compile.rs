@@ -1,5 +1,5 @@
-//! Generated code compiles without a warning, also without those of clippy: that of all of omniorb-idl's files,
-//! and of the tree in `PUNCTUAL_ACE_TAO` (`make idl-corpus DIR=...`).
+//! Generated code compiles without a warning, also without those of clippy: that of `tests/idl`, of all of
+//! omniorb-idl's files, and of the tree in `PUNCTUAL_ACE_TAO` (`make idl-corpus DIR=...`).
 
 mod common;
 
@@ -106,6 +106,15 @@ fn code_for_all_files_of_omniorb_compiles_without_a_warning() {
     let count: usize = groups.iter().map(|group| group.files.len()).sum();
     assert!(count >= 61 && groups.len() <= 3, "{count} files in {} groups", groups.len());
     compiles("omniorb", &generated(&groups));
+}
+
+/// Operations of each kind, and names that Rust has for something else.
+#[test]
+fn code_for_the_files_of_these_tests_compiles_without_a_warning() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/idl");
+    let groups = groups(files(&folder), &Options::default());
+    assert!(groups.len() == 1 && groups[0].files.len() >= 3, "{groups:?}");
+    compiles("own", &generated(&groups));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{accepted, errors};
+use common::{accepted, errors, read};
 
 /// Files without an error.
 fn all_accepted(files: &[&str]) {
@@ -315,14 +315,44 @@ fn several_errors_are_found_in_one_run() {
             "2:21: expected \";\" behind the member, found \"long\"",
             "3:11: \"nothing\" is not declared",
             "5:19: expected the name of a parameter, found \")\"",
-            "9:1: expected \";\" behind the definition, found the end of the file",
+            "8:2: expected \";\" behind the definition",
         ]
     );
     refused(&[
         ("};", &["1:1: expected a definition, found \"}\""]),
-        (
-            "module A { typedef long x; }",
-            &["1:29: expected \";\" behind the definition, found the end of the file"],
-        ),
+        ("module A { typedef long x; }", &["1:29: expected \";\" behind the definition"]),
     ]);
+}
+
+#[test]
+fn a_semicolon_that_is_missing_at_the_end_of_a_line_is_reported_there_and_hides_no_other_error() {
+    let text =
+        "interface I {\n  void f(in long a)\n  void g();\n}\nstruct S {\n  long x\n};\ntypedef Lost T;\n";
+    assert_eq!(
+        errors(text),
+        [
+            "2:20: expected \";\" behind the declaration",
+            "4:2: expected \";\" behind the definition",
+            "6:9: expected \";\" behind the member",
+            "8:9: \"Lost\" is not declared",
+        ]
+    );
+}
+
+#[test]
+fn a_scope_without_an_end_is_named_once() {
+    let outcome = read("module M {\n  interface I {\n    void f();\n");
+    let [error] = &outcome.diagnostics[..] else { panic!("{:?}", outcome.diagnostics) };
+    assert_eq!(common::line(error), "3:14: expected \"}\", found the end of the file");
+    let notes: Vec<_> = error.notes.iter().map(|(at, text)| (at.line, at.column, &**text)).collect();
+    assert_eq!(notes, [(2, 15, "it would close this one")]);
+}
+
+#[test]
+fn types_of_other_languages_are_translated() {
+    assert_eq!(
+        errors("struct S { int x; };"),
+        ["1:12: \"int\" is not declared: IDL has short, long and long long"]
+    );
+    assert_eq!(errors("struct S { bool x; };"), ["1:12: \"bool\" is not declared: IDL calls it boolean"]);
 }

@@ -101,6 +101,10 @@ pub trait Inbox {
     fn reserve(&mut self) -> Option<Self::Slot>;
     /// Makes a filled slot visible to the application and wakes it if it sleeps.
     fn publish(&mut self, slot: Self::Slot, info: MessageInfo);
+    /// Number of published messages that the application has not taken, as far as this ring knows: 0 if it does not.
+    fn unread(&self) -> u64 {
+        0
+    }
     /// Latencies of the published messages; `None` if this ring does not record them.
     fn observed(&self) -> Option<&Latencies> {
         None

@@ -241,6 +241,9 @@ impl<S: Share<MessageInfo>> Inbox for Ring<MessageInfo, S> {
             }
         });
     }
+    fn unread(&self) -> u64 {
+        self.waiting() as u64
+    }
     fn resume(&mut self) -> bool {
         self.with(|state| {
             let all = (0..SHOWN_AT_ONCE).all(|_| state.may_show() && state.show_next());

@@ -2,6 +2,9 @@
 
 use punctual_analysis::Nanos;
 
+/// Shortest idle time before a keep-alive that a running connection takes.
+const KEEP_ALIVE_MIN: Nanos = Nanos::from_millis(100);
+
 /// Settings of a connection. [`Config::default`] suits a bulk transfer over Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -32,6 +35,19 @@ pub struct Config {
     pub hop_limit: u8,
 }
 
+/// A setting that may change while the connection exists. Values are clamped as those of [`Config`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// [`Config::is_nodelay`].
+    NoDelay(bool),
+    /// [`Config::keep_alive`].
+    KeepAlive(Option<Nanos>),
+    /// [`Config::hop_limit`].
+    HopLimit(u8),
+    /// [`Config::user_timeout`].
+    UserTimeout(Nanos),
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -50,6 +66,18 @@ impl Default for Config {
 }
 
 impl Config {
+    /// These settings with one changed.
+    pub(crate) fn with(mut self, setting: Setting) -> Self {
+        match setting {
+            Setting::NoDelay(is_nodelay) => self.is_nodelay = is_nodelay,
+            // A keep-alive without pause would be a flood.
+            Setting::KeepAlive(idle) => self.keep_alive = idle.map(|idle| idle.max(KEEP_ALIVE_MIN)),
+            Setting::HopLimit(hops) => self.hop_limit = if hops == 0 { 64 } else { hops },
+            Setting::UserTimeout(timeout) => self.user_timeout = timeout,
+        }
+        self
+    }
+
     /// These settings clamped to their ranges, for a flow over IPv6 or IPv4.
     pub(crate) fn bounded(mut self, is_v6: bool) -> Self {
         self.receive_bytes = self.receive_bytes.clamp(1, 1 << 30);

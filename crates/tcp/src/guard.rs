@@ -173,6 +173,11 @@ impl Guard {
         changes
     }
 
+    /// Bytes beyond `una`, the oldest that is not acknowledged, that the peer takes.
+    pub(crate) fn window(&self, una: u32) -> u32 {
+        self.granted.map_or(0, |granted| later(granted, una).wrapping_sub(una))
+    }
+
     /// RFC 9293 3.8.6 (MUST-34, MAY-7): data in flight stays in the window when the peer takes the window back,
     /// and its retransmissions probe the new one. The machine would neither retransmit nor probe.
     fn keep_edge(&mut self, changes: &mut Changes, segment: &Segment, ack: u32, place: Place) {

@@ -36,7 +36,7 @@ mod stack;
 mod urgent;
 pub mod wire;
 
-pub use config::Config;
+pub use config::{Config, Setting};
 pub use connection::{Connection, Ended, Received, SendError, State};
 pub use handshake::Opening;
 pub use icmp::{Quote, Trouble};

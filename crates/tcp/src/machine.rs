@@ -118,10 +118,7 @@ impl Machine {
         let buffer = |bytes| SocketBuffer::new(vec![0; bytes]);
         let mut socket = Socket::new(buffer(config.receive_bytes), buffer(config.send_bytes));
         socket.set_congestion_control(CongestionControl::Cubic);
-        socket.set_nagle_enabled(!config.is_nodelay);
         socket.set_ack_delay(Some(span_of(config.ack_delay)));
-        socket.set_keep_alive(config.keep_alive.map(span_of));
-        socket.set_hop_limit(Some(config.hop_limit.max(1)));
         // The value is a placeholder: a generator has no argument, so it has no clock. `connection` writes
         // the real one.
         socket.set_tsval_generator(config.has_timestamps.then_some(|| 0));
@@ -129,7 +126,18 @@ impl Machine {
         let handle = sockets.add(socket);
         let mtu = config.mtu_bytes;
         let user_timeout = config.user_timeout;
-        Self { interface: interface(flow, mtu, now), sockets, handle, mtu, user_timeout }
+        let mut machine = Self { interface: interface(flow, mtu, now), sockets, handle, mtu, user_timeout };
+        machine.follow(config);
+        machine
+    }
+
+    /// Takes over the settings that may change.
+    pub(crate) fn follow(&mut self, config: &Config) {
+        self.user_timeout = config.user_timeout;
+        let socket = self.socket_mut();
+        socket.set_nagle_enabled(!config.is_nodelay);
+        socket.set_keep_alive(config.keep_alive.map(span_of));
+        socket.set_hop_limit(Some(config.hop_limit.max(1)));
     }
 
     /// Begins an active open. Returns whether the flow allows one.

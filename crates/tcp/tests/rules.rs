@@ -5,7 +5,7 @@ mod network;
 use network::{Faults, Network, addresses};
 use punctual_analysis::Nanos;
 use punctual_tcp::{
-    Config, ConnectionId, Ended, Flags, Flow, Listener, Malformed, Secrets, Segment, State, wire,
+    Config, ConnectionId, Ended, Flags, Flow, Listener, Malformed, Secrets, Segment, Setting, State, wire,
 };
 
 /// All packets that a host has to send now.
@@ -280,6 +280,55 @@ fn the_hop_limit_is_that_of_the_settings() {
         reply
     };
     assert_eq!((syn[8], answer[8]), (7, 7));
+}
+
+/// What a program changes while the connection exists holds from the next segment on.
+#[test]
+fn settings_change_at_run_time() {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, &Config::default());
+    network.run(Nanos::from_secs(1), |_| false);
+    let send = |network: &mut Network, bytes: &[u8]| {
+        assert_eq!(network.at(0, ids[0]).send(bytes), Ok(bytes.len()));
+        packets(network, 0)
+    };
+    assert_eq!(send(&mut network, b"one").len(), 1);
+    assert_eq!(send(&mut network, b"two").len(), 0, "Nagle holds it back");
+    network.at(0, ids[0]).set(Setting::NoDelay(true));
+    network.at(0, ids[0]).set(Setting::HopLimit(9));
+    let sent = packets(&mut network, 0);
+    assert_eq!((sent.len(), sent[0][8]), (1, 9));
+    network.at(0, ids[0]).set(Setting::HopLimit(0));
+    assert_eq!(send(&mut network, b"three")[0][8], 64);
+    // None of the three is at the peer: each leaves again, by its timer, and counts.
+    let resent = |network: &mut Network| network.at(0, ids[0]).resent();
+    assert_eq!(resent(&mut network), 0);
+    let windows = network.at(0, ids[0]).windows();
+    assert!(windows.iter().all(|bytes| *bytes > 60_000), "{windows:?}");
+    network.run(Nanos::from_secs(5), |_| false);
+    assert!(resent(&mut network) >= 1);
+    assert_eq!(network.at(0, ids[0]).unacknowledged_bytes(), 0);
+}
+
+/// RFC 9293 3.8.4 and 3.8.3: a keep-alive that is asked for later, and a user timeout that is shortened, hold.
+#[test]
+fn a_peer_that_is_gone_is_noticed_as_late_as_the_program_wants() {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, &Config::default());
+    network.run(Nanos::from_secs(1), |_| false);
+    network.at(0, ids[0]).set(Setting::KeepAlive(Some(Nanos(1))));
+    assert_eq!(network.at(0, ids[0]).config().keep_alive, Some(Nanos::from_millis(100)), "not a flood");
+    network.at(0, ids[0]).set(Setting::KeepAlive(Some(Nanos::from_secs(2))));
+    network.at(0, ids[0]).set(Setting::UserTimeout(Nanos::from_secs(10)));
+    let began = network.now;
+    // The peer's packets are lost from now on.
+    while network.at(0, ids[0]).ended().is_none() && network.now.since(began) < Nanos::from_secs(60) {
+        network.now = network.now + Nanos::from_millis(500);
+        packets(&mut network, 0);
+    }
+    assert_eq!(network.at(0, ids[0]).ended(), Some(Ended::TimedOut));
+    let took = network.now.since(began);
+    assert!((Nanos::from_secs(2)..Nanos::from_secs(20)).contains(&took), "{took}");
 }
 
 /// RFC 9293 3.10.7.1: a segment to a connection that was removed, or that is over, is reset.

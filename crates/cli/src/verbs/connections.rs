@@ -45,7 +45,9 @@ fn text(connections: &[ConnectionStatus]) -> String {
         "state",
         "in",
         "out",
+        "resent",
         "dropped",
+        "windows",
         "unread",
         "unacknowledged",
     ];
@@ -80,7 +82,9 @@ fn row(connection: &ConnectionStatus) -> Vec<String> {
         connection.state.to_string(),
         connection.segments_in.to_string(),
         connection.segments_out.to_string(),
+        connection.resent.to_string(),
         connection.dropped.to_string(),
+        format!("{}/{}", connection.send_window_bytes, connection.receive_window_bytes),
         connection.readable_bytes.to_string(),
         connection.unacknowledged_bytes.to_string(),
     ]

@@ -6,8 +6,12 @@ use std::time::{Duration, Instant};
 
 use punctual_engine::EngineHandle;
 use punctual_engine::tcp::{TcpConfig, TcpId};
-use punctual_host::{EmbeddedHost, TcpEnds, TcpListening, TcpNews, TcpWish, api_end, api_state};
+use punctual_host::{
+    EmbeddedHost, TcpEnds, TcpListening, TcpNews, TcpWish, api_end, api_settings, api_state, engine_setting,
+};
+use punctual_ipc::api::TcpSetting;
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
+use punctual_proto::Nanos;
 
 use super::rings::Rings;
 use super::{Ended, Promise, Qos, Status, TcpError};
@@ -31,17 +35,13 @@ fn parts(ends: TcpEnds) -> Opened {
     (Connected { id, news, ended: None }, Rings { outbox, inbox }, [flow.local, flow.remote])
 }
 
-pub(super) fn wish(qos: Qos, config: TcpConfig) -> TcpWish {
-    TcpWish { class: qos.class(), config }
+/// What a connection asks of the host.
+pub(super) fn wish(qos: Qos, config: TcpConfig, handler_time: Nanos) -> TcpWish {
+    TcpWish { class: qos.class(), config, handler_time }
 }
 
-pub(super) fn connect(
-    host: &EmbeddedHost,
-    peer: SocketAddr,
-    qos: Qos,
-    settings: TcpConfig,
-) -> Result<Opened, TcpError> {
-    let (connected, rings, ends) = parts(host.connect_tcp(peer, &wish(qos, settings))?);
+pub(super) fn connect(host: &EmbeddedHost, peer: SocketAddr, wish: &TcpWish) -> Result<Opened, TcpError> {
+    let (connected, rings, ends) = parts(host.connect_tcp(peer, wish)?);
     let until = Instant::now() + OPEN_WAIT;
     match connected.news.recv_timeout(OPEN_WAIT).ok() {
         Some(TcpNews::Open) => Ok((connected, rings, ends)),
@@ -92,6 +92,14 @@ impl Connected {
         engine(connection)?.abort_tcp(self.id).map_err(|_| TcpError::Gone)
     }
 
+    pub const fn id(&self) -> TcpId {
+        self.id
+    }
+
+    pub fn set(&self, connection: &Connection, setting: TcpSetting) -> Result<(), TcpError> {
+        engine(connection)?.set_tcp(self.id, engine_setting(setting)).map_err(|_| TcpError::Gone)
+    }
+
     pub fn release(&self, connection: &Connection) {
         // An error means that the engine, and the connection with it, are gone.
         if let Ok(engine) = engine(connection) {
@@ -112,6 +120,10 @@ impl Connected {
             dropped: status.dropped,
             readable_bytes: status.readable_bytes as u64,
             unacknowledged_bytes: status.unacknowledged_bytes as u64,
+            resent: status.resent,
+            send_window_bytes: u64::from(status.windows_bytes[0]),
+            receive_window_bytes: u64::from(status.windows_bytes[1]),
+            settings: api_settings(&status.config),
         }))
     }
 

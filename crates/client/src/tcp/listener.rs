@@ -5,8 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use punctual_ipc::api::Request;
+#[cfg(feature = "embedded")]
+use punctual_proto::Nanos;
 use punctual_proto::ids::ChannelId;
 
+#[cfg(feature = "embedded")]
+use super::Qos;
 use super::side;
 use super::{TcpError, TcpStream};
 use crate::connection::{Connection, Reply, lock};
@@ -17,6 +21,9 @@ pub struct TcpListener {
     /// Dropped first: an embedded engine goes with the last handle of the connection.
     listening: Listening,
     connection: Arc<Connection>,
+    /// What its streams declare for a handler on the processor.
+    #[cfg(feature = "embedded")]
+    declared: Option<(Qos, Nanos)>,
 }
 
 /// The engine's side.
@@ -29,7 +36,19 @@ pub(super) enum Listening {
 
 impl TcpListener {
     pub(super) fn new(connection: &Arc<Connection>, listening: Listening) -> Self {
-        Self { listening, connection: Arc::clone(connection) }
+        Self {
+            listening,
+            connection: Arc::clone(connection),
+            #[cfg(feature = "embedded")]
+            declared: None,
+        }
+    }
+
+    /// Its streams have declared this time.
+    #[cfg(feature = "embedded")]
+    pub(super) const fn declaring(mut self, qos: Qos, handler_time: Nanos) -> Self {
+        self.declared = Some((qos, handler_time));
+        self
     }
 
     /// Waits for the next connection.
@@ -48,6 +67,22 @@ impl TcpListener {
         self.next(Instant::now().checked_add(timeout))
     }
 
+    /// Ends every [`TcpListener::accept`] that waits, and the listener.
+    #[cfg(feature = "tokio")]
+    pub(super) fn closer(&self) -> Box<dyn Fn() + Send + Sync> {
+        match &self.listening {
+            #[cfg(feature = "embedded")]
+            Listening::Embedded(listening) => {
+                let closer = Mutex::new(listening.closer());
+                Box::new(move || lock(&closer).close())
+            }
+            Listening::Remote(channel, _) => {
+                let (shared, channel) = (Arc::clone(&self.connection.shared), *channel);
+                Box::new(move || shared.send_unanswered(Request::Close { channel }))
+            }
+        }
+    }
+
     fn next(&self, until: Option<Instant>) -> Result<Option<TcpStream>, TcpError> {
         let opened = match &self.listening {
             #[cfg(feature = "embedded")]
@@ -57,7 +92,12 @@ impl TcpListener {
                 None => None,
             },
         };
-        Ok(opened.map(|opened| TcpStream::new(&self.connection, opened)))
+        let stream = opened.map(|opened| TcpStream::new(&self.connection, opened));
+        #[cfg(feature = "embedded")]
+        if let Some((qos, handler_time)) = self.declared {
+            return Ok(stream.map(|stream| stream.declaring(qos, handler_time)));
+        }
+        Ok(stream)
     }
 
     /// The answer to the call that waits for a connection. It goes on waiting when the time is over.

@@ -11,12 +11,20 @@
 //! of these packets, so neither do its firewall and tcpdump.
 
 #[cfg(feature = "embedded")]
+mod direct;
+#[cfg(feature = "embedded")]
 mod embedded;
+#[cfg(feature = "embedded")]
+mod lead;
 mod listener;
+mod options;
 mod path;
 mod rings;
 mod side;
 mod stream;
+mod stream_io;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 
 use std::net::SocketAddr;
 
@@ -29,6 +37,10 @@ use crate::connection::Waiter;
 use crate::endsystem::Endsystem;
 use crate::error::{Error, OpenError};
 
+#[cfg(feature = "embedded")]
+pub use direct::{TcpHandler, TcpReply};
+#[cfg(feature = "embedded")]
+pub use lead::TcpLead;
 pub use listener::TcpListener;
 pub use path::PathListener;
 #[cfg(feature = "embedded")]
@@ -36,7 +48,8 @@ pub use punctual_engine::tcp::{TcpConfig as Settings, TcpRefusal as Refusal};
 #[cfg(feature = "embedded")]
 pub use punctual_host::TcpError as HostTcpError;
 pub use punctual_ipc::api::{
-    TcpConnectionStatus as ConnectionStatus, TcpEnd as Ended, TcpPath as Path, TcpState as State,
+    TcpConnectionStatus as ConnectionStatus, TcpEnd as Ended, TcpPath as Path,
+    TcpSettings as CurrentSettings, TcpState as State,
 };
 pub use stream::TcpStream;
 
@@ -93,6 +106,14 @@ pub struct Status {
     pub readable_bytes: u64,
     /// Bytes that the peer has not acknowledged.
     pub unacknowledged_bytes: u64,
+    /// Segments of data that were sent again.
+    pub resent: u64,
+    /// Bytes that the peer takes now beyond those that it has acknowledged.
+    pub send_window_bytes: u64,
+    /// Bytes that this end takes now.
+    pub receive_window_bytes: u64,
+    /// The connection's settings as they are now.
+    pub settings: CurrentSettings,
 }
 
 impl From<TcpConnectionStatus> for Status {
@@ -108,6 +129,10 @@ impl From<TcpConnectionStatus> for Status {
             dropped: status.dropped,
             readable_bytes: status.readable_bytes,
             unacknowledged_bytes: status.unacknowledged_bytes,
+            resent: status.resent,
+            send_window_bytes: status.send_window_bytes,
+            receive_window_bytes: status.receive_window_bytes,
+            settings: status.settings,
         }
     }
 }
@@ -182,6 +207,16 @@ pub enum TcpError {
     /// A hop of the path refuses, or the peer does.
     #[error("the path is not reserved: {0}")]
     Path(OpenError),
+    /// The time of a handler was not declared.
+    #[error("a handler or a leading thread needs a declared time: use connect_tcp_direct or bind_tcp_direct")]
+    HandlerTime,
+    /// A best-effort connection has no budget that a leading thread could keep to.
+    #[error("a thread cannot lead for a best-effort connection: take low delay or a guaranteed rate")]
+    NoBudget,
+    /// The thread cannot lead.
+    #[cfg(feature = "embedded")]
+    #[error(transparent)]
+    Lead(#[from] punctual_engine::LeadError),
     /// The quality of service, or the peer's name, is out of range.
     #[error("{0}")]
     Qos(String),
@@ -229,8 +264,46 @@ impl Endsystem {
         settings: Settings,
     ) -> Result<TcpStream, TcpError> {
         let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
-        let opened = embedded::connect(host, peer, qos, settings)?;
+        let opened = embedded::connect(host, peer, &embedded::wish(qos, settings, Nanos::ZERO))?;
         Ok(TcpStream::new(&self.connection, side::embedded(opened)))
+    }
+
+    /// Does what [`Endsystem::connect_tcp`] does, for a stream whose bytes a handler takes on the processor
+    /// ([`TcpStream::on_bytes`]), or whose thread leads ([`TcpStream::lead`]). The data of one segment takes the program
+    /// `handler_time` at most; admission counts it in the time of each segment that comes.
+    ///
+    /// # Errors
+    /// See [`Endsystem::connect_tcp`]; [`TcpError::NotEmbedded`] through a daemon.
+    #[cfg(feature = "embedded")]
+    pub fn connect_tcp_direct(
+        &self,
+        peer: SocketAddr,
+        qos: Qos,
+        handler_time: Nanos,
+    ) -> Result<TcpStream, TcpError> {
+        let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
+        let wish = embedded::wish(qos, qos.settings(), handler_time);
+        let stream = TcpStream::new(&self.connection, side::embedded(embedded::connect(host, peer, &wish)?));
+        Ok(stream.declaring(qos, handler_time))
+    }
+
+    /// Does what [`Endsystem::bind_tcp`] does, for streams as those of [`Endsystem::connect_tcp_direct`].
+    ///
+    /// # Errors
+    /// See [`Endsystem::bind_tcp`]; [`TcpError::NotEmbedded`] through a daemon.
+    #[cfg(feature = "embedded")]
+    pub fn bind_tcp_direct(
+        &self,
+        local: SocketAddr,
+        qos: Qos,
+        backlog: u32,
+        handler_time: Nanos,
+    ) -> Result<TcpListener, TcpError> {
+        let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
+        let wish = embedded::wish(qos, qos.settings(), handler_time);
+        let listening = embedded::listen(host, local, backlog, wish)?;
+        let listener = TcpListener::new(&self.connection, Listening::Embedded(listening));
+        Ok(listener.declaring(qos, handler_time))
     }
 
     /// Does what [`Endsystem::bind_tcp`] does, with settings of the connections; their MTU is the link's.
@@ -246,7 +319,7 @@ impl Endsystem {
         settings: Settings,
     ) -> Result<TcpListener, TcpError> {
         let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
-        let listening = embedded::listen(host, local, backlog, embedded::wish(qos, settings))?;
+        let listening = embedded::listen(host, local, backlog, embedded::wish(qos, settings, Nanos::ZERO))?;
         Ok(TcpListener::new(&self.connection, Listening::Embedded(listening)))
     }
 

@@ -2,17 +2,18 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use punctual_ipc::api::{Answer, Request};
+use punctual_ipc::api::{Answer, Request, TcpSetting};
 use punctual_ipc::ring::{InboxReader, OutboxWriter, RingHandles, RingShape};
 use punctual_proto::ids::ChannelId;
 
 use super::rings::Rings;
-use super::{Ended, Status, TcpError};
+use super::{Ended, State, Status, TcpError};
 use crate::connection::{Connection, Reply};
 use crate::error::Error;
 use crate::events::ChannelEvents;
+use crate::processor::is_processor;
 
 /// See the module.
 pub(super) enum Side {
@@ -58,6 +59,17 @@ impl Side {
         }
     }
 
+    /// Changes a setting of the connection.
+    pub fn set(&self, connection: &Connection, setting: TcpSetting) -> Result<(), TcpError> {
+        match self {
+            #[cfg(feature = "embedded")]
+            Self::Embedded(connected) => connected.set(connection, setting),
+            Self::Remote(remote) => {
+                remote.tell(connection, Request::SetTcp { channel: remote.channel, setting })
+            }
+        }
+    }
+
     /// The stream is dropped.
     pub fn release(&self, connection: &Connection) {
         match self {
@@ -90,6 +102,88 @@ impl Side {
             Self::Embedded(connected) => connected.ended(),
             Self::Remote(remote) => remote.events.tcp_end(),
         }
+    }
+}
+
+/// A program's end of a connection, which is released when it is dropped.
+pub(super) struct LocalEnd {
+    side: Side,
+    /// See [`TcpStream::set_linger`](super::TcpStream::set_linger).
+    pub(super) linger: Option<Duration>,
+    /// Dropped last: the engine may go with it.
+    connection: Arc<Connection>,
+}
+
+impl LocalEnd {
+    pub fn new(connection: &Arc<Connection>, side: Side) -> Self {
+        Self { side, linger: None, connection: Arc::clone(connection) }
+    }
+
+    pub const fn is_remote(&self) -> bool {
+        matches!(self.side, Side::Remote(_))
+    }
+
+    /// The connection of the engine in this process.
+    #[cfg(feature = "embedded")]
+    pub const fn id(&self) -> Option<punctual_engine::tcp::TcpId> {
+        match &self.side {
+            Side::Embedded(connected) => Some(connected.id()),
+            Side::Remote(_) => None,
+        }
+    }
+
+    #[cfg(feature = "embedded")]
+    pub fn host(&self) -> Result<&punctual_host::EmbeddedHost, TcpError> {
+        self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)
+    }
+
+    pub fn ready(&self) -> Result<(), TcpError> {
+        self.side.ready(&self.connection)
+    }
+
+    pub fn shutdown(&self) -> Result<(), TcpError> {
+        self.side.shutdown(&self.connection)
+    }
+
+    pub fn abort(&self) -> Result<(), TcpError> {
+        self.side.abort(&self.connection)
+    }
+
+    pub fn set(&self, setting: TcpSetting) -> Result<(), TcpError> {
+        self.side.set(&self.connection, setting)
+    }
+
+    pub fn status(&self) -> Result<Option<Status>, TcpError> {
+        self.side.status(&self.connection)
+    }
+
+    pub fn ended(&mut self) -> Option<Ended> {
+        self.side.ended()
+    }
+
+    /// Waits until the peer has acknowledged the end, or for so long.
+    fn linger(&self, time: Duration) -> Result<(), TcpError> {
+        self.shutdown()?;
+        let until = Instant::now() + time;
+        let is_acknowledged =
+            |status: &Status| matches!(status.state, State::FinWait2 | State::TimeWait | State::Closed);
+        while self.status()?.is_some_and(|status| !is_acknowledged(&status)) && Instant::now() < until {
+            // The peer's acknowledgement does not wake this thread.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for LocalEnd {
+    fn drop(&mut self) {
+        // An error means that the engine, and the connection with it, are gone.
+        let _ = match self.linger {
+            Some(Duration::ZERO) => self.abort(),
+            Some(time) if !is_processor() => self.linger(time),
+            _ => Ok(()),
+        };
+        self.side.release(&self.connection);
     }
 }
 

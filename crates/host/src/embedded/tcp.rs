@@ -1,7 +1,9 @@
 //! TCP of a host in this process: the program's rings lie between two of its threads.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant as Time;
 
 use punctual_engine::tcp::{Flow, Rings, TcpId};
@@ -28,6 +30,23 @@ pub struct TcpEnds {
 pub struct TcpListening {
     listener: Listener,
     opened: Receiver<()>,
+    closer: TcpCloser,
+}
+
+/// Ends the wait of a thread that accepts, and every later one.
+#[derive(Clone)]
+pub struct TcpCloser {
+    opened: Sender<()>,
+    is_closed: Arc<AtomicBool>,
+}
+
+impl TcpCloser {
+    /// From now on nothing is accepted.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        // Without a receiver there is no listener any more.
+        let _ = self.opened.send(());
+    }
 }
 
 /// The program's ends of both rings, and its news.
@@ -67,11 +86,17 @@ pub(super) fn listen(
     wish: TcpWish,
 ) -> Result<TcpListening, TcpError> {
     let (sender, opened) = channel();
+    let closer = TcpCloser { opened: sender.clone(), is_closed: Arc::default() };
     let listener = tcp.listen(local, backlog, wish, move || sender.send(()).unwrap_or_default())?;
-    Ok(TcpListening { listener, opened })
+    Ok(TcpListening { listener, opened, closer })
 }
 
 impl TcpListening {
+    /// What ends the wait of a thread that accepts.
+    pub fn closer(&self) -> TcpCloser {
+        self.closer.clone()
+    }
+
     /// Waits for a connection, at most until `until`; `None` if none came.
     ///
     /// # Errors
@@ -80,6 +105,9 @@ impl TcpListening {
         let (rings, notify, ends) = make()?;
         let mut parts = self.listener.prepare(rings, notify)?;
         loop {
+            if self.closer.is_closed.load(Ordering::SeqCst) {
+                return Err(TcpError::NotListening);
+            }
             match self.listener.accept(parts)? {
                 Accepting::One(id, flow) => return Ok(Some(ends.of(id, flow))),
                 Accepting::None(back) => parts = back,

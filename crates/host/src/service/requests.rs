@@ -133,6 +133,9 @@ impl<H: Host> Service<H> {
             Request::AcceptTcp { channel } => self.accept_tcp(client, account, id, channel),
             Request::TcpOutbox { channel } => self.tcp_outbox(client, channel),
             Request::ShutdownTcp { channel } => self.change_tcp(client, channel, DaemonTcp::shutdown),
+            Request::SetTcp { channel, setting } => {
+                self.change_tcp(client, channel, |tcp, channel| tcp.set(channel, setting))
+            }
             Request::ResetTcp { channel } => self.change_tcp(client, channel, DaemonTcp::reset),
             Request::TcpStatus { channel } => self.tcp_status(client, channel),
             Request::TcpConnections { after } => self.tcp_connections(after),

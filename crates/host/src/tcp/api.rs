@@ -1,7 +1,7 @@
-//! States and ends of connections as the API has them.
+//! States, ends and settings of connections as the API has them.
 
-use punctual_engine::tcp::{Ended, TcpState as State};
-use punctual_ipc::api::{TcpEnd, TcpState};
+use punctual_engine::tcp::{Ended, TcpConfig, TcpSetting as Setting, TcpState as State};
+use punctual_ipc::api::{TcpEnd, TcpSetting, TcpSettings, TcpState};
 
 /// Why a connection ended.
 pub const fn api_end(why: Ended) -> TcpEnd {
@@ -28,5 +28,27 @@ pub const fn api_state(state: State) -> TcpState {
         State::LastAck => TcpState::LastAck,
         State::TimeWait => TcpState::TimeWait,
         State::Closed => TcpState::Closed,
+    }
+}
+
+/// A setting that a program changes.
+pub const fn engine_setting(setting: TcpSetting) -> Setting {
+    match setting {
+        TcpSetting::NoDelay(is_nodelay) => Setting::NoDelay(is_nodelay),
+        TcpSetting::KeepAlive(idle) => Setting::KeepAlive(idle),
+        TcpSetting::HopLimit(hops) => Setting::HopLimit(hops),
+        TcpSetting::UserTimeout(timeout) => Setting::UserTimeout(timeout),
+    }
+}
+
+/// The settings of a connection.
+pub const fn api_settings(config: &TcpConfig) -> TcpSettings {
+    TcpSettings {
+        nodelay: config.is_nodelay,
+        keep_alive: config.keep_alive,
+        hop_limit: config.hop_limit,
+        user_timeout: config.user_timeout,
+        receive_bytes: config.receive_bytes as u64,
+        send_bytes: config.send_bytes as u64,
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 
 use punctual_engine::tcp::{Flow, TcpId, TcpRefusal, TcpStatus};
-use punctual_ipc::api::TcpEnd;
+use punctual_ipc::api::{TcpEnd, TcpSetting};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_ipc::wake::Alarm;
 use punctual_os::calls::Forbidden;
@@ -24,7 +24,7 @@ use super::opener::{
     Accepting, Handle, Listener, LookUp, Notify, Opener, Prepared, ProgramRings, TcpNews, confine,
 };
 use super::paths::Join;
-use super::{LOOK_UP_PAUSE, RING, TcpError, TcpWish, api_end};
+use super::{LOOK_UP_PAUSE, RING, TcpError, TcpWish, api_end, engine_setting};
 
 /// What happened to a connection or a listener.
 #[derive(Debug)]
@@ -247,6 +247,12 @@ impl DaemonTcp {
     /// The program ends the connection at once.
     pub fn reset(&self, channel: ChannelId) {
         self.with_id(channel, |handle, id| handle.abort_tcp(id).is_ok());
+    }
+
+    /// The program changes a setting.
+    pub fn set(&self, channel: ChannelId, setting: TcpSetting) {
+        let setting = engine_setting(setting);
+        self.with_id(channel, |handle, id| handle.set_tcp(id, setting).is_ok());
     }
 
     /// What is known of a connection.

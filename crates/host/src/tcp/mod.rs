@@ -25,7 +25,7 @@ use punctual_proto::ids::LinkId;
 use punctual_proto::limits::RAW_TAG_BYTES;
 use thiserror::Error;
 
-pub use api::{api_end, api_state};
+pub use api::{api_end, api_settings, api_state, engine_setting};
 use opener::LOOK_UP_PAUSE;
 pub(crate) use segments::{in_ring, out_ring};
 
@@ -105,18 +105,21 @@ pub struct TcpWish {
     pub class: RtuClass,
     /// Settings of the connection.
     pub config: TcpConfig,
+    /// What the program declares for handling the data of one segment on the processor: zero without a direct handler and
+    /// without a leading thread.
+    pub handler_time: Nanos,
 }
 
 impl TcpWish {
     /// With the settings that suit a class: a low-delay connection sends small segments at once.
     pub fn of(class: RtuClass) -> Self {
         let is_nodelay = matches!(class, RtuClass::LowDelay { .. });
-        Self { class, config: TcpConfig { is_nodelay, ..TcpConfig::default() } }
+        Self { class, config: TcpConfig { is_nodelay, ..TcpConfig::default() }, handler_time: Nanos::ZERO }
     }
 }
 
-/// Terms of the handlers of a class on a link.
-fn terms(class: RtuClass, link: LinkId, segment_bytes: u32) -> TcpTerms {
+/// Terms of the handlers of a class on a link. The program's own time for a segment is the input handler's.
+fn terms(class: RtuClass, handler_time: Nanos, link: LinkId, segment_bytes: u32) -> TcpTerms {
     let terms = handler_terms(class, if class == RtuClass::BestEffort { QUANTUM } else { 1 });
     let sending = RtuSending { to: RtuTarget::Link(link), packets: 1, payload_bytes: segment_bytes };
     let stream = match class {
@@ -125,7 +128,9 @@ fn terms(class: RtuClass, link: LinkId, segment_bytes: u32) -> TcpTerms {
         RtuClass::BestEffort => Stream::BestEffort,
     };
     let inlet = Inlet { stream, burst_packets: BUFFERS, interval_ns: 1_000, buffers: BUFFERS };
-    TcpTerms { input: terms, output: terms, sending, inlet }
+    let mut input = terms;
+    input.cost.unit += handler_time;
+    TcpTerms { input, output: terms, sending, inlet }
 }
 
 /// Terms of a handler of a class that does so many segments in a call.

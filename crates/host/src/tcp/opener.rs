@@ -17,6 +17,7 @@ use punctual_link::NextHop;
 use punctual_link::kernel::{HopState, PortHold};
 use punctual_os::calls::{self, Forbidden, ThreadKind};
 use punctual_os::random_u64;
+use punctual_proto::Nanos;
 use punctual_proto::api::RtuClass;
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::RAW_TAG_BYTES;
@@ -138,7 +139,7 @@ fn serve(handle: &Handle, link: LinkId, packet_bytes: u32) -> Result<(), TcpErro
     let segment_bytes = packet_bytes.saturating_sub(RAW_TAG_BYTES as u32);
     // The engine has this ring as long as it lives.
     let (segments_out, segments_in, _keep) = segment_ring(SEGMENTS, segment_bytes)?;
-    let TcpTerms { output, sending, .. } = terms(RtuClass::BestEffort, link, segment_bytes);
+    let TcpTerms { output, sending, .. } = terms(RtuClass::BestEffort, Nanos::ZERO, link, segment_bytes);
     let segments_in = Box::new(segments_in);
     Ok(handle.serve_tcp(link, TcpTimeWait { terms: output, sending, segments_out, segments_in })??)
 }
@@ -158,7 +159,7 @@ fn prepare(
 ) -> Result<Prepared, TcpError> {
     let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes)?;
     let parts = TcpParts {
-        terms: terms(wish.class, link, segment_bytes),
+        terms: terms(wish.class, wish.handler_time, link, segment_bytes),
         rings,
         segments_out,
         segments_in: Box::new(segments_in),
@@ -314,7 +315,8 @@ impl Opener {
         let &(link, packet_bytes) = self.links.first().ok_or(TcpRefusal::NoTcp)?;
         let segment_bytes = segment_bytes(packet_bytes, local.ip())?;
         let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes)?;
-        let TcpTerms { output, sending, inlet, .. } = terms(wish.class, link, segment_bytes);
+        let TcpTerms { output, sending, inlet, .. } =
+            terms(wish.class, wish.handler_time, link, segment_bytes);
         let wanted = TcpListen {
             local,
             link,

@@ -72,11 +72,12 @@ impl Generator<'_> {
         let parameters = parameters(&method.inputs);
         let of = self.specification.get(method.id).parent();
         let of = self.specification.path(of).join("::");
-        let summary = format!("/// Operation `{}` of `{of}`.", method.wire);
+        let summary = format!("/// {} of `{of}`.", method.title());
         let write = Self::write(&method.inputs);
         if method.is_oneway {
             self.line(&format!("{summary} Nothing comes back."));
             self.errors_of_calls(method);
+            self.allow_for(&method.name, method);
             self.open(&format!("pub fn {}(&self{parameters}) -> Result<(), {error}> {{", method.name));
             self.line(&format!("self.0.send({:?}, {write})", method.wire));
             self.close("}");
@@ -87,12 +88,14 @@ impl Generator<'_> {
         let read = unique(taken, snake(&format!("{name}_outcome")));
         self.line(&summary);
         self.errors_of_calls(method);
+        self.allow_for(&method.name, method);
         self.open(&format!("pub fn {}(&self{parameters}) -> Result<{result}, {error}> {{", method.name));
         self.line(&format!("self.0.call({:?}, {write}, Self::{read})", method.wire));
         self.close("}");
         self.line("");
         let later = unique(taken, snake(&format!("{name}_async")));
         self.line(&format!("{summary} It does not wait."));
+        self.allow_for(&later, method);
         self.open(&format!("pub fn {later}(&self{parameters}) -> orb::Pending<{result}, {error}> {{"));
         self.line(&format!("self.0.call_async({:?}, {write}, Self::{read})", method.wire));
         self.close("}");
@@ -123,6 +126,7 @@ impl Generator<'_> {
     /// What a reply says.
     fn read(&mut self, name: &str, method: &Method) {
         let (result, error) = (method.result(), &method.error);
+        self.allow_for("", method);
         self.open(&format!("fn {name}(outcome: orb::Outcome<'_>) -> Result<{result}, {error}> {{"));
         if !method.raises.is_empty() {
             self.open("if let orb::Outcome::Raised { id, mut members } = outcome {");

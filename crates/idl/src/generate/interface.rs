@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use super::Generator;
-use super::names::{camel, snake, unique};
+use super::names::{camel, method, snake, unique};
 use crate::model::{Attribute, DefinitionId, Direction, Interface, Kind, Operation, Primitive, Type};
 
 /// Names of generated functions' own variables: a parameter with such a name gets an underscore.
@@ -60,6 +60,8 @@ pub(super) struct Method {
     pub inputs: Vec<Input>,
     pub outputs: Vec<Output>,
     pub raises: Vec<Raised>,
+    /// The definitions of these exceptions.
+    pub exceptions: Vec<DefinitionId>,
     /// The type of its errors.
     pub error: String,
 }
@@ -71,6 +73,15 @@ impl Method {
         match types[..] {
             [one] => one.to_owned(),
             _ => format!("({})", types.join(", ")),
+        }
+    }
+
+    /// As documentation names it. Messages have `_get_` and `_set_` for attributes, and no operation begins so.
+    pub fn title(&self) -> String {
+        match (self.wire.strip_prefix("_get_"), self.wire.strip_prefix("_set_")) {
+            (Some(attribute), _) => format!("Attribute `{attribute}`"),
+            (_, Some(attribute)) => format!("Sets the attribute `{attribute}`"),
+            _ => format!("Operation `{}`", self.wire),
         }
     }
 
@@ -148,11 +159,12 @@ impl Generator<'_> {
         Method {
             id,
             wire: name.to_owned(),
-            name: snake(name),
+            name: method(name),
             is_oneway: operation.is_oneway,
             inputs,
             outputs,
             raises: self.raised(from, &operation.raises),
+            exceptions: operation.raises.clone(),
             error: self.error(from, id, &operation.raises),
         }
     }
@@ -162,11 +174,12 @@ impl Generator<'_> {
         Method {
             id,
             wire: format!("_get_{name}"),
-            name: snake(name),
+            name: method(name),
             is_oneway: false,
             inputs: Vec::new(),
             outputs: vec![self.output(from, &attribute.type_)],
             raises: self.raised(from, &attribute.get_raises),
+            exceptions: self.all_raises(id),
             error: self.error(from, id, &attribute.get_raises),
         }
     }
@@ -181,6 +194,7 @@ impl Generator<'_> {
             inputs: vec![self.input(from, "value".into(), &attribute.type_)],
             outputs: Vec::new(),
             raises: self.raised(from, &attribute.set_raises),
+            exceptions: self.all_raises(id),
             error: self.error(from, id, &attribute.set_raises),
         }
     }
@@ -265,6 +279,8 @@ impl Generator<'_> {
         let idl = self.specification.get(id).name();
         self.line(&format!("/// Why `{idl}` fails."));
         self.line("#[derive(Clone, Debug, PartialEq)]");
+        let largest = self.all_raises(id).iter().filter_map(|id| self.memory.get(id)).max().copied();
+        self.allow_variants(largest.unwrap_or_default());
         self.open(&format!("pub enum {name} {{"));
         for raised in &raises {
             self.line("/// The exception of the same name.");

@@ -17,6 +17,7 @@ mod data;
 mod flat;
 mod hash;
 mod interface;
+mod lints;
 mod names;
 mod servant;
 mod types;
@@ -57,6 +58,8 @@ struct Generator<'a> {
     absent: HashSet<DefinitionId>,
     /// Structures whose number of bytes the compiler knows.
     flat: HashMap<DefinitionId, flat::Size>,
+    /// About how many bytes values have in memory.
+    memory: HashMap<DefinitionId, u64>,
     /// What a module for the whole file is called.
     file_module: String,
     out: String,
@@ -73,6 +76,7 @@ pub fn generate(specification: &Specification, source: &str) -> Generated {
         names: Names::new(specification),
         absent: skipped.iter().map(|(id, _)| *id).collect(),
         flat: flat::flat_structures(specification),
+        memory: lints::memory(specification),
         file_module: names::snake(name.split('.').next().unwrap_or(name)),
         out: String::new(),
         indent: 0,

@@ -71,6 +71,12 @@ pub(super) fn snake(name: &str) -> String {
     usable(words(name).join("_").to_ascii_lowercase())
 }
 
+/// The method of an operation: none that its client has from a trait of Rust.
+pub(super) fn method(name: &str) -> String {
+    let snake = snake(name);
+    if matches!(&*snake, "clone" | "cmp") { snake + "_" } else { snake }
+}
+
 /// `LIKE_THIS`, for constants.
 pub(super) fn screaming(name: &str) -> String {
     words(name).join("_").to_ascii_uppercase()
@@ -119,7 +125,10 @@ impl Names {
                 Kind::Enumerator(..) => {}
                 // The type of its errors.
                 Kind::Operation(_) | Kind::Attribute(_) => {
-                    self.items.insert(child, unique(&mut types, camel(name) + "Error"));
+                    self.items.insert(
+                        child,
+                        unique(&mut types, camel(name).trim_end_matches('_').to_owned() + "Error"),
+                    );
                 }
                 Kind::Module => drop(self.modules.insert(child, unique(&mut types, snake(name)))),
                 _ => {
@@ -137,7 +146,7 @@ impl Names {
         for &child in specification.get(scope).children() {
             if let Kind::Interface(_) = specification.get(child).kind() {
                 let of = |what: &str, taken: &mut HashSet<String>| {
-                    unique(taken, format!("{}{what}", self.item(child)))
+                    unique(taken, format!("{}{what}", self.item(child).trim_end_matches('_')))
                 };
                 let names = InterfaceNames {
                     client: of("Client", &mut types),

@@ -34,7 +34,7 @@ impl Generator<'_> {
         }
         self.open(&format!("pub trait {name}: {bounds} {{"));
         for method in &methods {
-            self.line(&format!("/// Operation `{}`.", method.wire));
+            self.line(&format!("/// {}.", method.title()));
             self.line("///");
             self.line("/// # Errors");
             self.line("/// They go to the client.");
@@ -50,6 +50,7 @@ impl Generator<'_> {
             let receiver = if is_named { "&'a self" } else { "&self" };
             let given = if is_named { method.given() } else { method.given().replace("'a", "'_") };
             let result = format!("Result<{given}, {}>", method.error);
+            self.allow_for(&method.name, method);
             self.line(&format!("fn {}{lifetime}({receiver}{parameters}) -> {result};", method.name));
             self.line("");
         }
@@ -70,6 +71,11 @@ impl Generator<'_> {
         self.line("/// For this servant.");
         self.open("pub fn new(servant: impl Into<orb::Arc<S>>) -> Self {");
         self.line("Self(servant.into())");
+        self.close("}");
+        self.line("");
+        self.line("/// The servant.");
+        self.open("pub fn servant(&self) -> &orb::Arc<S> {");
+        self.line("&self.0");
         self.close("}");
         self.close("}");
         self.line("");

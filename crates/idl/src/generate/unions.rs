@@ -121,6 +121,7 @@ impl Generator<'_> {
     fn declare_union(&mut self, id: DefinitionId, parts: &Parts) {
         self.document(id);
         self.line("#[derive(Clone, Debug, PartialEq)]");
+        self.allow_variants(self.memory.get(&id).copied().unwrap_or_default());
         self.open(&format!("pub enum {} {{", parts.name));
         for variant in &parts.variants {
             self.line(&format!("/// Arm `{}`.", variant.idl));

@@ -65,7 +65,7 @@ impl Parser<'_> {
     fn home_part(&mut self, annotations: Vec<Annotation>) -> Parsed<()> {
         if self.is_word("factory") || self.is_word("finder") {
             self.initializer()?;
-            return self.expect_sign(';', "behind the declaration");
+            return self.semicolon("behind the declaration");
         }
         self.export(false, annotations)
     }
@@ -90,6 +90,6 @@ impl Parser<'_> {
             }
             _ => return self.unexpected("a port"),
         }
-        self.expect_sign(';', "behind the port")
+        self.semicolon("behind the port")
     }
 }

@@ -111,7 +111,7 @@ impl Parser<'_> {
             self.scopes.declare_instance(&name);
             members.push(Member { name: name.text.to_string(), type_, annotations: annotations.to_vec() });
             if !self.eat_sign(',') {
-                return self.expect_sign(';', "behind the member");
+                return self.semicolon("behind the member");
             }
         }
     }
@@ -207,7 +207,7 @@ impl Parser<'_> {
         self.scopes.declare_instance(&name);
         let member = Member { name: name.text.to_string(), type_, annotations };
         arms.cases.push(Case { labels, is_default, member });
-        self.expect_sign(';', "behind the member")
+        self.semicolon("behind the member")
     }
 
     /// Whether the place is behind a label whose value was wrong, which is reported.

@@ -55,7 +55,7 @@ impl Parser<'_> {
             "import" => self.import()?,
             _ => return self.local_definition(annotations),
         }
-        self.expect_sign(';', "behind the definition")
+        self.semicolon("behind the definition")
     }
 
     /// A definition that interfaces and value types may have, too, and its semicolon.
@@ -77,7 +77,7 @@ impl Parser<'_> {
             "bitset" | "bitmask" if self.is_extended() => self.extended(&word, annotations)?,
             _ => return self.unexpected("a definition"),
         }
-        self.expect_sign(';', "behind the definition")
+        self.semicolon("behind the definition")
     }
 
     fn module(&mut self, annotations: Vec<Annotation>) -> Parsed<()> {

@@ -66,7 +66,7 @@ impl Parser<'_> {
             if !named {
                 fields.push((None, bits));
             }
-            parser.expect_sign(';', "behind the bit field")
+            parser.semicolon("behind the bit field")
         })?;
         Ok(Kind::Bitset(fields))
     }
@@ -131,7 +131,7 @@ impl Parser<'_> {
         let at = self.here();
         self.take();
         self.balanced('{', '}')?;
-        self.expect_sign(';', "behind the annotation")?;
+        self.semicolon("behind the annotation")?;
         self.scopes.session.warning(at, "the definition of an annotation has no effect");
         Ok(())
     }

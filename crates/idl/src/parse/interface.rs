@@ -104,7 +104,7 @@ impl Parser<'_> {
             "readonly" | "attribute" => self.attribute(is_remote, annotations)?,
             _ => self.operation(is_remote, annotations)?,
         }
-        self.expect_sign(';', "behind the declaration")
+        self.semicolon("behind the declaration")
     }
 
     /// `[readonly] attribute TYPE NAME ...`

@@ -59,6 +59,8 @@ struct Parser<'a> {
     at: usize,
     /// Scopes, types and expressions around the present place.
     depth: usize,
+    /// The place behind the token that was taken last.
+    behind: Location,
     /// The token at which the last error was.
     failed_at: Option<usize>,
     /// `>>` closes two templates; to shift, an expression needs parentheses.
@@ -69,6 +71,7 @@ struct Parser<'a> {
 /// Reads all tokens. The session may have errors afterwards.
 pub(crate) fn parse(tokens: Vec<Token>, session: &mut Session) -> Result<Specification, TooMany> {
     let mut parser = Parser {
+        behind: tokens[0].at,
         tokens,
         at: 0,
         depth: 0,
@@ -111,6 +114,7 @@ impl Parser<'_> {
     /// Takes the next token; the last one, the end, stays.
     fn take(&mut self) -> Token {
         let token = self.token().clone();
+        self.behind = token.behind();
         self.at = (self.at + 1).min(self.tokens.len() - 1);
         token
     }
@@ -162,6 +166,18 @@ impl Parser<'_> {
 
     fn expect_sign(&mut self, sign: char, behind: &str) -> Parsed<()> {
         if self.eat_sign(sign) { Ok(()) } else { self.unexpected(&format!("\"{sign}\" {behind}")) }
+    }
+
+    /// The semicolon at an end. If it is missing at the end of a line, that is reported there, and reading goes on.
+    fn semicolon(&mut self, behind: &str) -> Parsed<()> {
+        let next = self.token();
+        if !next.begins_line || next.kind == TokenKind::Sign(';') || matches!(next.kind, TokenKind::Bad(_)) {
+            return self.expect_sign(';', behind);
+        }
+        match self.fail_at(self.behind, format!("expected \";\" {behind}")) {
+            Err(Stop::Here) => Ok(()),
+            other => other,
+        }
     }
 
     fn is_word(&mut self, word: &str) -> bool {
@@ -320,10 +336,11 @@ impl Parser<'_> {
         what: &str,
         mut read: impl FnMut(&mut Self, Vec<Annotation>) -> Parsed<()>,
     ) -> Parsed<()> {
+        let begin = self.here();
         self.expect_sign('{', what)?;
         while !self.eat_sign('}') {
             if self.token().kind == TokenKind::End {
-                return self.unexpected("\"}\"");
+                return self.unclosed(begin);
             }
             let before = self.at;
             let part = self.annotations().and_then(|annotations| match self.is_sign('}') {
@@ -334,6 +351,17 @@ impl Parser<'_> {
             self.recover(part, before)?;
         }
         Ok(())
+    }
+
+    /// The file ends before the brace that belongs to the one at `begin`. Only the innermost is reported.
+    fn unclosed(&mut self, begin: Location) -> Parsed<()> {
+        if self.failed_at.replace(self.at) != Some(self.at) {
+            let notes = [(begin, "it would close this one".to_owned())];
+            let message = "expected \"}\", found the end of the file";
+            self.scopes.session.error_with(self.behind, message, &notes);
+            self.scopes.session.is_full()?;
+        }
+        Err(Stop::Here)
     }
 
     /// After an error: goes on behind the next semicolon, or before the brace that ends the scope.

@@ -108,7 +108,7 @@ impl Parser<'_> {
             }
             "factory" => {
                 self.initializer()?;
-                self.expect_sign(';', "behind the initializer")
+                self.semicolon("behind the initializer")
             }
             _ => self.export(false, annotations),
         }

@@ -14,7 +14,7 @@ impl Scopes<'_> {
         let (first, rest) = name.parts.split_first()?;
         let mut found = if name.is_absolute { self.find(ROOT, first)? } else { self.outward(first)? };
         let Some(mut here) = found.take() else {
-            self.session.error(first.at, format!("\"{}\" is not declared", first.text));
+            self.session.error(first.at, format!("\"{}\" is not declared{}", first.text, hint(&first.text)));
             return None;
         };
         for part in rest {
@@ -198,5 +198,19 @@ impl Scopes<'_> {
             let message = format!("two bases have \"{}\"", self.drafts[other.0 as usize].name);
             self.session.error_with(at, message, &notes);
         }
+    }
+}
+
+/// What IDL calls a type that other languages have.
+fn hint(name: &str) -> &'static str {
+    match name {
+        "int" | "int32_t" | "i32" => ": IDL has short, long and long long",
+        "bool" => ": IDL calls it boolean",
+        "byte" | "u8" | "uint8_t" => ": IDL calls it octet",
+        "wchar_t" => ": IDL calls it wchar",
+        "String" | "str" => ": IDL calls it string",
+        "vector" | "list" | "Vec" => ": IDL calls it sequence",
+        "object" => ": IDL calls it Object",
+        _ => "",
     }
 }

@@ -7,7 +7,7 @@ use punctual_proto::api::{RtuClass, RtuId, RtuTerms, UserId};
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
 use serde::{Deserialize, Serialize};
 
-use super::CaptureWish;
+use super::{CaptureWish, TcpSetting};
 use crate::ring::RingShape;
 
 /// A client's request. Each variant names the papers' routine.
@@ -207,6 +207,13 @@ pub enum Request {
     ResetTcp {
         /// Handle of the connection.
         channel: ChannelId,
+    },
+    /// Changes a setting of a TCP connection.
+    SetTcp {
+        /// Handle of the connection.
+        channel: ChannelId,
+        /// The setting.
+        setting: TcpSetting,
     },
     /// State of one TCP connection.
     TcpStatus {

@@ -67,6 +67,37 @@ impl fmt::Display for TcpState {
     }
 }
 
+/// A setting of a connection that may change while it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TcpSetting {
+    /// Send small segments at once, without waiting for acknowledgements (no Nagle, RFC 9293 3.7.4).
+    NoDelay(bool),
+    /// Idle time after which a keep-alive segment is sent (RFC 9293 3.8.4), at least 100 ms; `None`: none is sent.
+    KeepAlive(Option<Nanos>),
+    /// Time to live or hop limit, 1 to 255; 0 counts as 64.
+    HopLimit(u8),
+    /// Longest time that the peer may leave data unacknowledged before the connection ends (RFC 9293 3.8.3).
+    UserTimeout(Nanos),
+}
+
+/// The settings of a connection as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpSettings {
+    /// See [`TcpSetting::NoDelay`].
+    pub nodelay: bool,
+    /// See [`TcpSetting::KeepAlive`].
+    pub keep_alive: Option<Nanos>,
+    /// See [`TcpSetting::HopLimit`].
+    pub hop_limit: u8,
+    /// See [`TcpSetting::UserTimeout`].
+    pub user_timeout: Nanos,
+    /// Bytes of the connection that may be received and not read.
+    pub receive_bytes: u64,
+    /// Bytes of the connection that may be sent and not acknowledged.
+    pub send_bytes: u64,
+}
+
 /// Length of a packet on a reserved path, and of a message of both its channels, in bytes: every path of IPv6 carries it (RFC
 /// 8200 5).
 pub const PATH_PACKET_BYTES: u32 = 1_280;
@@ -105,7 +136,6 @@ pub struct TcpConnectionStatus {
     pub state: TcpState,
     /// Why it ended, if it has.
     pub ended: Option<TcpEnd>,
-
     /// Segments that came.
     pub segments_in: u64,
     /// Segments that were made.
@@ -116,4 +146,16 @@ pub struct TcpConnectionStatus {
     pub readable_bytes: u64,
     /// Bytes that the peer has not acknowledged.
     pub unacknowledged_bytes: u64,
+    /// Segments of data that were sent again.
+    #[serde(default)]
+    pub resent: u64,
+    /// Bytes that the peer takes now beyond those that it has acknowledged.
+    #[serde(default)]
+    pub send_window_bytes: u64,
+    /// Bytes that this end takes now.
+    #[serde(default)]
+    pub receive_window_bytes: u64,
+    /// The connection's settings as they are now.
+    #[serde(default)]
+    pub settings: TcpSettings,
 }

@@ -262,6 +262,10 @@ impl Inbox for InboxWriter {
         }
     }
 
+    fn unread(&self) -> u64 {
+        self.produced.saturating_sub(self.taken())
+    }
+
     fn observed(&self) -> Option<&Latencies> {
         Some(&self.latencies)
     }

@@ -377,7 +377,7 @@ pub mod demo {
     }
 
     impl CounterClient {
-        /// Operation `_get_count` of `Demo::Counter`.
+        /// Attribute `count` of `Demo::Counter`.
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's.
@@ -385,7 +385,7 @@ pub mod demo {
             self.0.call("_get_count", |_| Ok(()), Self::count_outcome)
         }
 
-        /// Operation `_get_count` of `Demo::Counter`. It does not wait.
+        /// Attribute `count` of `Demo::Counter`. It does not wait.
         pub fn count_async(&self) -> orb::Pending<i32, orb::SystemException> {
             self.0.call_async("_get_count", |_| Ok(()), Self::count_outcome)
         }
@@ -395,7 +395,7 @@ pub mod demo {
             orb::result(&mut from)
         }
 
-        /// Operation `_get_label` of `Demo::Counter`.
+        /// Attribute `label` of `Demo::Counter`.
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's.
@@ -403,7 +403,7 @@ pub mod demo {
             self.0.call("_get_label", |_| Ok(()), Self::label_outcome)
         }
 
-        /// Operation `_get_label` of `Demo::Counter`. It does not wait.
+        /// Attribute `label` of `Demo::Counter`. It does not wait.
         pub fn label_async(&self) -> orb::Pending<String, orb::SystemException> {
             self.0.call_async("_get_label", |_| Ok(()), Self::label_outcome)
         }
@@ -413,7 +413,7 @@ pub mod demo {
             orb::result(&mut from)
         }
 
-        /// Operation `_set_label` of `Demo::Counter`.
+        /// Sets the attribute `label` of `Demo::Counter`.
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's.
@@ -421,7 +421,7 @@ pub mod demo {
             self.0.call("_set_label", |to| value.encode(to), Self::set_label_outcome)
         }
 
-        /// Operation `_set_label` of `Demo::Counter`. It does not wait.
+        /// Sets the attribute `label` of `Demo::Counter`. It does not wait.
         pub fn set_label_async(&self, value: &str) -> orb::Pending<(), orb::SystemException> {
             self.0.call_async("_set_label", |to| value.encode(to), Self::set_label_outcome)
         }
@@ -433,19 +433,19 @@ pub mod demo {
 
     /// Implements objects with the interface `Demo::Counter`.
     pub trait CounterServant: Send + Sync {
-        /// Operation `_get_count`.
+        /// Attribute `count`.
         ///
         /// # Errors
         /// They go to the client.
         fn count(&self) -> Result<i32, orb::SystemException>;
 
-        /// Operation `_get_label`.
+        /// Attribute `label`.
         ///
         /// # Errors
         /// They go to the client.
         fn label(&self) -> Result<orb::Cow<'_, str>, orb::SystemException>;
 
-        /// Operation `_set_label`.
+        /// Sets the attribute `label`.
         ///
         /// # Errors
         /// They go to the client.
@@ -463,6 +463,11 @@ pub mod demo {
         /// For this servant.
         pub fn new(servant: impl Into<orb::Arc<S>>) -> Self {
             Self(servant.into())
+        }
+
+        /// The servant.
+        pub fn servant(&self) -> &orb::Arc<S> {
+            &self.0
         }
     }
 
@@ -596,6 +601,11 @@ pub mod demo {
         pub fn new(servant: impl Into<orb::Arc<S>>) -> Self {
             Self(servant.into())
         }
+
+        /// The servant.
+        pub fn servant(&self) -> &orb::Arc<S> {
+            &self.0
+        }
     }
 
     impl<S: CallbackServant + 'static> orb::Servant for CallbackSkeleton<S> {
@@ -682,7 +692,7 @@ pub mod demo {
     }
 
     impl EchoClient {
-        /// Operation `_get_count` of `Demo::Counter`.
+        /// Attribute `count` of `Demo::Counter`.
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's.
@@ -690,7 +700,7 @@ pub mod demo {
             self.0.call("_get_count", |_| Ok(()), Self::count_outcome)
         }
 
-        /// Operation `_get_count` of `Demo::Counter`. It does not wait.
+        /// Attribute `count` of `Demo::Counter`. It does not wait.
         pub fn count_async(&self) -> orb::Pending<i32, orb::SystemException> {
             self.0.call_async("_get_count", |_| Ok(()), Self::count_outcome)
         }
@@ -700,7 +710,7 @@ pub mod demo {
             orb::result(&mut from)
         }
 
-        /// Operation `_get_label` of `Demo::Counter`.
+        /// Attribute `label` of `Demo::Counter`.
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's.
@@ -708,7 +718,7 @@ pub mod demo {
             self.0.call("_get_label", |_| Ok(()), Self::label_outcome)
         }
 
-        /// Operation `_get_label` of `Demo::Counter`. It does not wait.
+        /// Attribute `label` of `Demo::Counter`. It does not wait.
         pub fn label_async(&self) -> orb::Pending<String, orb::SystemException> {
             self.0.call_async("_get_label", |_| Ok(()), Self::label_outcome)
         }
@@ -718,7 +728,7 @@ pub mod demo {
             orb::result(&mut from)
         }
 
-        /// Operation `_set_label` of `Demo::Counter`.
+        /// Sets the attribute `label` of `Demo::Counter`.
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's.
@@ -726,7 +736,7 @@ pub mod demo {
             self.0.call("_set_label", |to| value.encode(to), Self::set_label_outcome)
         }
 
-        /// Operation `_set_label` of `Demo::Counter`. It does not wait.
+        /// Sets the attribute `label` of `Demo::Counter`. It does not wait.
         pub fn set_label_async(&self, value: &str) -> orb::Pending<(), orb::SystemException> {
             self.0.call_async("_set_label", |to| value.encode(to), Self::set_label_outcome)
         }
@@ -1285,6 +1295,11 @@ pub mod demo {
         /// For this servant.
         pub fn new(servant: impl Into<orb::Arc<S>>) -> Self {
             Self(servant.into())
+        }
+
+        /// The servant.
+        pub fn servant(&self) -> &orb::Arc<S> {
+            &self.0
         }
     }
 

@@ -9,14 +9,14 @@ mod output;
 use punctual_analysis::Instant;
 
 use crate::challenge::Challenges;
-use crate::config::Config;
+use crate::config::{Config, Setting};
 use crate::guard::Guard;
 use crate::icmp::{Quote, Trouble};
 use crate::machine::{Machine, MachineState};
 use crate::pmtu::PathMtu;
 use crate::recovery::Recovery;
 use crate::secrets::Secrets;
-use crate::sequence::within;
+use crate::sequence::{later, within};
 use crate::urgent::Urgent;
 use crate::wire::{Flow, is_usable};
 
@@ -99,6 +99,8 @@ pub struct Connection {
     timestamp_offset: u32,
     time_wait: Option<Instant>,
     ended: Option<Ended>,
+    /// Segments of data that left again.
+    resent: u64,
 }
 
 impl Connection {
@@ -130,6 +132,7 @@ impl Connection {
             timestamp_offset: secrets.timestamp_offset(flow),
             time_wait: None,
             ended: None,
+            resent: 0,
         })
     }
 
@@ -165,6 +168,29 @@ impl Connection {
     /// The largest packet that is sent, in bytes.
     pub const fn path_mtu_bytes(&self) -> u16 {
         self.path.current()
+    }
+
+    /// The settings as they are now, in their ranges.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Changes a setting from now on.
+    pub fn set(&mut self, setting: Setting) {
+        self.config = self.config.with(setting);
+        self.machine.follow(&self.config);
+    }
+
+    /// Segments of data that were sent again.
+    pub const fn resent(&self) -> u64 {
+        self.resent
+    }
+
+    /// Bytes that the peer takes now beyond those that it has acknowledged, and those that this end takes.
+    pub fn windows(&self) -> [u32; 2] {
+        let place = self.place();
+        let peers = self.guard.as_ref().map_or(0, |guard| guard.window(place.una));
+        [peers, later(place.edge, place.next).wrapping_sub(place.next)]
     }
 
     /// Takes bytes to send; returns their number, which is less than all when the buffer is full and 0 before

@@ -7,7 +7,7 @@ use punctual_analysis::Instant;
 use super::{Connection, Ended, State};
 use crate::edge;
 use crate::machine::MachineState;
-use crate::sequence::later;
+use crate::sequence::{before, later};
 use crate::wire::{IPV4_BYTES, IPV6_BYTES, TCP_BYTES};
 
 /// Bytes of the timestamp option with its padding (RFC 7323, appendix A).
@@ -32,6 +32,7 @@ impl Connection {
             self.machine.set_mtu(self.flow, self.path.current(), now);
         }
         if self.has_to_send_again() && self.send_again(now, packet) {
+            self.resent += 1;
             return true;
         }
         let was_sent = self.numbers.sent();
@@ -59,6 +60,15 @@ impl Connection {
         let machine = self.machine.deadline(now);
         let path = self.path.deadline().map(|at| at.max(now)).filter(|_| self.state() != State::Closed);
         [machine, path].into_iter().flatten().min()
+    }
+
+    /// Whether bytes that were taken wait for the peer's window or for the congestion window: more of them would change nothing.
+    pub fn is_held_back(&mut self, now: Instant) -> bool {
+        let unsent = self.numbers.enqueued_end().wrapping_sub(self.numbers.sent());
+        let is_some = before(self.numbers.sent(), self.numbers.enqueued_end());
+        // What Nagle holds back leaves when it has become a full segment.
+        let fills_segment = self.config.is_nodelay || unsent >= u32::from(self.path.current());
+        is_some && fills_segment && self.next_deadline(now) != Some(now)
     }
 
     /// Whether no work is left: the connection ended, and its reset, if any, has left.
@@ -140,6 +150,7 @@ impl Connection {
     fn watch_path(&mut self, now: Instant, was_sent: u32, packet: &[u8]) {
         let Some((seq, payload)) = edge::payload(packet) else { return };
         let end = seq.wrapping_add(payload.len() as u32);
+        self.resent += u64::from(!payload.is_empty() && before(seq, was_sent));
         let is_timeout = self.recovery.left(seq, payload, was_sent);
         if is_timeout && self.path.timed_out(seq, packet.len(), now) {
             self.machine.set_mtu(self.flow, self.path.current(), now);

@@ -8,6 +8,7 @@ use punctual_analysis::{Instant, Nanos};
 use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
 
 use super::{Segments, Status};
+use crate::config::Setting;
 use crate::connection::{Connection, Ended, Received, State};
 use crate::icmp::Quote;
 use crate::wire::Flow;
@@ -96,6 +97,14 @@ impl<M: Memory> Entry<M> {
 
     pub fn icmp(&mut self, now: Instant, quote: &Quote) -> bool {
         self.connection.icmp(now, quote)
+    }
+
+    pub fn set(&mut self, setting: Setting) {
+        self.connection.set(setting);
+    }
+
+    pub const fn rings_mut(&mut self) -> Option<&mut Rings<M>> {
+        self.rings.as_mut()
     }
 
     pub fn route_changed(&mut self, mtu_bytes: u32, now: Instant) {
@@ -245,7 +254,9 @@ impl<M: Memory> Entry<M> {
 
     pub fn due(&mut self, now: Instant) -> Option<Instant> {
         let is_held = active(Mutation::BytesWaitForSilence) && self.connection.unacknowledged_bytes() > 0;
-        let takes = self.has_bytes() && self.connection.writable_bytes() > 0 && !is_held;
+        // A call that only takes bytes is charged to the budget, too: where none can leave, they stay in the ring.
+        let may_take = self.connection.writable_bytes() > 0 && !self.connection.is_held_back(now);
+        let takes = self.has_bytes() && may_take && !is_held;
         let closes = self.program.closes && !self.has_bytes() && self.is_open();
         if !self.replies.is_empty() || takes || closes {
             return Some(now);
@@ -282,10 +293,21 @@ impl<M: Memory> Entry<M> {
     pub fn release(&mut self, now: Instant) {
         self.program.gone_since.get_or_insert(now);
         self.program.closes = true;
-        if self.connection.state() == State::SynSent {
+        let is_pointless = match self.connection.state() {
+            State::SynSent => true,
+            State::TimeWait | State::Closed => false,
+            _ => self.has_unread(),
+        };
+        if is_pointless {
             self.connection.abort();
         }
         self.deliver();
+    }
+
+    /// Whether bytes are in the program's ring that it has not read: the end of the stream is none.
+    fn has_unread(&self) -> bool {
+        let unread = self.rings.as_ref().map_or(0, |rings| rings.inbox.unread());
+        unread > u64::from(self.program.saw_end)
     }
 
     pub fn is_over(&mut self, now: Instant) -> bool {
@@ -325,6 +347,9 @@ impl<M: Memory> Entry<M> {
             path_mtu_bytes: self.connection.path_mtu_bytes(),
             readable_bytes: self.connection.readable_bytes(),
             unacknowledged_bytes: self.connection.unacknowledged_bytes(),
+            resent: self.connection.resent(),
+            windows_bytes: self.connection.windows(),
+            config: *self.connection.config(),
         }
     }
 }

@@ -20,7 +20,7 @@ use self::entry::Entry;
 pub use self::entry::{Rings, Worked};
 pub use self::listening::Accepted;
 use self::listening::Listening;
-use crate::config::Config;
+use crate::config::{Config, Setting};
 use crate::connection::{Connection, Ended, State};
 use crate::icmp;
 use crate::secrets::Secrets;
@@ -62,6 +62,12 @@ pub struct Status {
     pub readable_bytes: usize,
     /// Bytes that the peer has not acknowledged.
     pub unacknowledged_bytes: usize,
+    /// Segments of data that were sent again.
+    pub resent: u64,
+    /// Bytes that the peer takes now, and that this end takes.
+    pub windows_bytes: [u32; 2],
+    /// The settings as they are now.
+    pub config: Config,
 }
 
 /// All connections and listeners of one host. Their numbers are indices below the limits given at the start: those of the
@@ -292,6 +298,18 @@ impl<M: Memory> Endsystem<M> {
     /// When the handler of a listener has work without a packet.
     pub fn listener_due(&mut self, index: u32) -> Option<Instant> {
         self.listening(index)?.due()
+    }
+
+    /// Changes a setting of a connection from now on.
+    pub fn set(&mut self, index: u32, setting: Setting) {
+        if let Some(entry) = self.entry(index) {
+            entry.set(setting);
+        }
+    }
+
+    /// The rings of a connection's program.
+    pub fn rings_mut(&mut self, index: u32) -> Option<&mut Rings<M>> {
+        self.entry(index)?.rings_mut()
     }
 
     /// The program closes its direction: what it has written leaves first.

@@ -387,6 +387,23 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         self.call_input(index, at);
     }
 
+    /// Passes `change` the program's incoming ring, and has bytes that waited for room delivered.
+    pub fn with_tcp_inbox<R>(
+        &mut self,
+        id: TcpId,
+        at: Instant,
+        change: impl FnOnce(Option<&mut I>) -> R,
+    ) -> R {
+        let index = self.index_of(id);
+        let rings =
+            (self.programs.tcp.as_mut()).zip(index).and_then(|(tcp, index)| tcp.endsystem.rings_mut(index));
+        let result = change(rings.map(|rings| &mut rings.inbox));
+        if let Some(index) = index {
+            self.call_input(index, at);
+        }
+        result
+    }
+
     pub fn tcp_status(&self, id: TcpId) -> Option<TcpStatus> {
         let index = self.index_of(id)?;
         self.programs.tcp.as_ref()?.endsystem.status(index)

@@ -19,7 +19,7 @@ use crate::service::end::TcpEndpoint;
 use crate::service::quota::is_privileged;
 use crate::service::{CALL_COST, ClientId, End, Health, Host, Service, Stage};
 use crate::tcp::daemon::{DaemonTcp, TcpHappened, rings};
-use crate::tcp::{CONNECTION_BYTES, LISTENER_BYTES, RING, TcpError, api_end, api_state};
+use crate::tcp::{CONNECTION_BYTES, LISTENER_BYTES, RING, TcpError, api_end, api_settings, api_state};
 
 /// Connections and listeners of one user that may begin at a time: each takes a place in the queue of the thread that begins
 /// them.
@@ -219,6 +219,10 @@ impl<H: Host> Service<H> {
             dropped: status.dropped,
             readable_bytes: status.readable_bytes as u64,
             unacknowledged_bytes: status.unacknowledged_bytes as u64,
+            resent: status.resent,
+            send_window_bytes: u64::from(status.windows_bytes[0]),
+            receive_window_bytes: u64::from(status.windows_bytes[1]),
+            settings: api_settings(&status.config),
         })
     }
 

@@ -124,17 +124,36 @@ impl InboxReader {
         let offset = payload_offset(self.shape, slot.min(self.shape.slots - 1));
         let freed = self.consumed + 1;
         self.consumed = freed;
-        let _guard = FreeOnDrop {
-            region: &self.region,
-            daemon: &self.daemon,
-            freed,
-            doorbell: self.doorbell.as_ref(),
-            answered: &self.answered,
-        };
+        let _guard = self.freeing(freed);
         // SAFETY: the daemon does not write a published slot before the consumer position has passed it,
         // which happens when the guard drops, after the slice is gone.
         let bytes = unsafe { self.daemon.bytes(offset, info.len as usize) };
         Some(read(bytes, &info))
+    }
+
+    /// The next message in place; it stays in the ring until [`InboxReader::pop`]. `None` if none waits: then the bell rings
+    /// as soon as one does.
+    pub fn front(&self) -> Option<&[u8]> {
+        if !self.has_message() && !self.arm_for_message() {
+            return None;
+        }
+        let (slot, info) = read_entry(&self.daemon, entry_offset(self.shape, self.consumed));
+        let offset = payload_offset(self.shape, slot.min(self.shape.slots - 1));
+        // SAFETY: the daemon does not write a published slot before the consumer position has passed it, which takes `&mut self`.
+        Some(unsafe { self.daemon.bytes(offset, info.len.min(self.shape.message_bytes_max) as usize) })
+    }
+
+    /// Frees the slot of the message that [`InboxReader::front`] has shown; without a message, nothing happens.
+    pub fn pop(&mut self) {
+        if self.has_message() {
+            self.consumed += 1;
+            drop(self.freeing(self.consumed));
+        }
+    }
+
+    fn freeing(&self, freed: u64) -> FreeOnDrop<'_> {
+        let Self { region, daemon, doorbell, answered, .. } = self;
+        FreeOnDrop { region, daemon, freed, doorbell: doorbell.as_ref(), answered }
     }
 
     /// Clears the bell, arms it for the next message, and checks again whether one waits. If so, it rings the

@@ -122,6 +122,11 @@ impl OutboxWriter {
         self.outstanding() >= u64::from(self.shape.slots)
     }
 
+    /// Whether there is room for another message. If not, the bell rings as soon as there is.
+    pub fn has_room(&self) -> bool {
+        !self.is_full() || self.arm_for_room()
+    }
+
     /// Passes `fill` the next slot (as long as the longest message) and publishes as many bytes as it
     /// returns. Returns the message's position.
     ///
@@ -147,7 +152,7 @@ impl OutboxWriter {
         if self.is_closed() {
             return Err(PushError::Closed);
         }
-        if self.is_full() && !self.arm_for_room() {
+        if !self.has_room() {
             return Err(PushError::Full);
         }
         let offset = slot_offset(self.shape, self.produced);
@@ -173,6 +178,19 @@ impl OutboxWriter {
     /// See [`OutboxWriter::fill`].
     pub fn push_beside(&mut self, message: &[u8], at: Instant) -> Result<bool, PushError> {
         self.push_at(Some(at), &[IoSlice::new(message)])?;
+        Ok(self.answered.must_wake(Other(&self.daemon).ticket()))
+    }
+
+    /// Does what [`OutboxWriter::fill`] does, as [`OutboxWriter::push_beside`].
+    ///
+    /// # Errors
+    /// See [`OutboxWriter::fill`].
+    pub fn fill_beside(
+        &mut self,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+        at: Instant,
+    ) -> Result<bool, PushError> {
+        self.fill_at(Some(at), fill)?;
         Ok(self.answered.must_wake(Other(&self.daemon).ticket()))
     }
 

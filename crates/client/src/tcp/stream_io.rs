@@ -1,0 +1,244 @@
+//! Reading from a TCP connection and writing to it.
+//!
+//! Invariant: the message at the front of the incoming ring stays there until all its bytes were read, so that they can be read
+//! in place.
+
+use std::io::{self, BufRead, IoSlice, IoSliceMut, Read, Write};
+use std::time::{Duration, Instant};
+
+use punctual_ipc::ring::outgoing::PushError;
+
+use super::Ended;
+use super::side::REASON_WITHIN;
+use super::stream::{TcpStream, error_of, gone};
+
+/// What waiting for bytes has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Readable {
+    /// Bytes that were not read wait at the front of the ring.
+    Bytes,
+    /// The end of the stream.
+    End,
+}
+
+fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+    timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+}
+
+impl TcpStream {
+    /// Copies bytes that wait into `buffer` and leaves them unread; waits for the first as a read does.
+    ///
+    /// # Errors
+    /// As a read.
+    pub fn peek(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.fill_buf()?;
+        let count = buffer.len().min(bytes.len());
+        buffer[..count].copy_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    /// Passes `fill` free memory of the ring that leads to the connection, and sends as many bytes as it returns. Waits for
+    /// room as a write does. Returns the number of bytes.
+    ///
+    /// # Errors
+    /// As a write.
+    pub fn write_with(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> io::Result<usize> {
+        self.await_room()?;
+        let mut count = 0;
+        self.put(|slot| {
+            count = fill(slot).min(slot.len());
+            count
+        })?;
+        Ok(count)
+    }
+
+    /// Has the handlers called: bytes to send are there, or room for bytes that came.
+    fn ready(&self) -> io::Result<()> {
+        self.end.ready().map_err(gone)
+    }
+
+    /// Looks at the ring without waiting; `None`: nothing waits.
+    pub(super) fn poll_readable(&mut self) -> io::Result<Option<Readable>> {
+        if self.saw_end {
+            return Ok(Some(Readable::End));
+        }
+        // Read before the ring: a ring may be filled and closed between two reads.
+        let is_closed = self.inbox.is_closed();
+        match self.inbox.front().map(<[u8]>::len) {
+            // An empty message is the end.
+            Some(0) => {
+                self.inbox.pop();
+                self.end().map(|()| Some(Readable::End))
+            }
+            Some(_) => Ok(Some(Readable::Bytes)),
+            None if is_closed => self.end().map(|()| Some(Readable::End)),
+            None => Ok(None),
+        }
+    }
+
+    fn await_readable(&mut self) -> io::Result<Readable> {
+        let until = deadline(self.read_timeout);
+        loop {
+            if let Some(readable) = self.poll_readable()? {
+                return Ok(readable);
+            }
+            if self.is_nonblocking || !self.inbox.wait(until)? && !self.inbox.is_closed() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+        }
+    }
+
+    /// The end of the stream: without error if the peer has closed it.
+    fn end(&mut self) -> io::Result<()> {
+        self.saw_end = true;
+        // The end of the stream is visible a moment before the news of a reset: a reset must not look like an end.
+        let until = Instant::now() + REASON_WITHIN;
+        let why = loop {
+            if let Some(why) = self.end.ended() {
+                break Some(why);
+            }
+            match self.status()? {
+                Some(status) => break status.ended,
+                // It is over: the news is on its way.
+                None if Instant::now() >= until => break None,
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        match why.filter(|why| *why != Ended::Closed && !self.saw_error) {
+            Some(why) => {
+                self.saw_error = true;
+                Err(error_of(why))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Looks for room without waiting; `false`: there is none.
+    pub(super) fn poll_room(&mut self) -> io::Result<bool> {
+        if let Some(why) = self.end.ended() {
+            let is_old = why == Ended::Closed || std::mem::replace(&mut self.saw_error, true);
+            return Err(if is_old { io::ErrorKind::BrokenPipe.into() } else { error_of(why) });
+        }
+        if self.is_closing || self.outbox.is_closed() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        Ok(self.outbox.has_room())
+    }
+
+    fn await_room(&mut self) -> io::Result<()> {
+        let until = deadline(self.write_timeout);
+        while !self.poll_room()? {
+            let is_late = self.is_nonblocking || !self.outbox.wait_room(until)?;
+            // A connection that has ended has no room, and says why.
+            if is_late && !self.poll_room()? {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts bytes into the ring, which has room. The engine is notified if it has seen the ring empty: a daemon by the ring's
+    /// doorbell.
+    fn put(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> io::Result<()> {
+        let pushed = if self.end.is_remote() {
+            self.outbox.fill(fill).map(|_| false)
+        } else {
+            self.outbox.fill_beside(fill, punctual_ipc::ring::now())
+        };
+        match pushed {
+            Ok(true) => self.ready(),
+            Ok(false) => Ok(()),
+            Err(PushError::Full) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) => Err(io::Error::new(io::ErrorKind::BrokenPipe, error)),
+        }
+    }
+}
+
+/// Copies as much as fits of `parts` into `slot`; returns the number of bytes.
+pub(super) fn gather(slot: &mut [u8], parts: &[IoSlice<'_>]) -> usize {
+    let mut end = 0;
+    for part in parts {
+        let count = part.len().min(slot.len() - end);
+        slot[end..end + count].copy_from_slice(&part[..count]);
+        end += count;
+    }
+    end
+}
+
+impl BufRead for TcpStream {
+    /// Bytes that came, in place; empty at the end of the stream.
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        match self.await_readable()? {
+            Readable::Bytes => Ok(self.inbox.front().map_or(&[], |message| &message[self.read..])),
+            Readable::End => Ok(&[]),
+        }
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.read += count;
+        let is_read = self.inbox.front().is_some_and(|message| message.len() <= self.read);
+        if count == 0 || !is_read {
+            return;
+        }
+        self.read = 0;
+        self.inbox.pop();
+        // A daemon is rung by the ring.
+        if !self.end.is_remote() && self.inbox.writer_waits() {
+            // An error means that the engine is gone: the next read says so.
+            let _ = self.ready();
+        }
+    }
+}
+
+impl Read for TcpStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_vectored(&mut [IoSliceMut::new(buffer)])
+    }
+
+    /// Reads bytes into several buffers, one after the other: as many as wait and fit.
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let mut read = 0;
+        for buffer in buffers.iter_mut() {
+            let mut at = 0;
+            while at < buffer.len() {
+                // Only the first bytes are waited for.
+                let more = if read == 0 {
+                    self.await_readable()?
+                } else {
+                    match self.inbox.front() {
+                        Some(message) if !message.is_empty() => Readable::Bytes,
+                        _ => return Ok(read),
+                    }
+                };
+                if more == Readable::End {
+                    return Ok(read);
+                }
+                let bytes = self.inbox.front().map_or(&[][..], |message| &message[self.read..]);
+                let count = bytes.len().min(buffer.len() - at);
+                buffer[at..at + count].copy_from_slice(&bytes[..count]);
+                self.consume(count);
+                (at, read) = (at + count, read + count);
+            }
+        }
+        Ok(read)
+    }
+}
+
+impl Write for TcpStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    /// Writes several buffers, one after the other, as one message of the ring: as much as fits into it.
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        if parts.iter().all(|part| part.is_empty()) {
+            return Ok(0);
+        }
+        self.write_with(|slot| gather(slot, parts))
+    }
+
+    /// Does nothing: what is written leaves as soon as the connection may send it.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
