@@ -62,8 +62,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// Calls the handler of a unit if it is one of TCP; returns the unit otherwise.
     pub(in crate::processor) fn call_tcp(&mut self, work: Work) -> Option<Work> {
         let Some(tcp) = &mut self.programs.tcp else { return Some(work) };
-        let role = self.node.upcall(&work).and_then(|id| tcp.roles.get(&id).copied());
-        let Some(role) = role else { return Some(work) };
+        let Some(id) = self.node.upcall(&work) else { return Some(work) };
+        let Some(&role) = tcp.roles.get(&id) else { return Some(work) };
         if let Role::TimeWait(link) = role {
             self.call_time_wait(link, &work);
             return None;
@@ -98,6 +98,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let more = worked.more && !is_full;
         let done = UpcallDone { units: worked.units, more, took: ended.since(begun) };
         self.node.finish_upcall(&work, done, ended);
+        if worked.delivered {
+            self.node.gave_program(id, ended);
+        }
         match role {
             Role::Input(index) | Role::Output(index) => self.settle_tcp(index, ended),
             Role::Listener(index) => self.settle_listener(index, ended),

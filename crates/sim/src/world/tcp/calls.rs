@@ -102,6 +102,9 @@ impl World {
         let Some(Running { id, role, worked, began, took, .. }) = tcp.running.take() else { return false };
         let done = UpcallDone { units: worked.units, more: worked.more, took };
         member.node.finish_upcall(work, done, now);
+        if worked.delivered {
+            member.node.gave_program(id, now);
+        }
         tcp.called = Some(role);
         let status = member.node.handlers().find(|status| status.id == id);
         let wrong = tcp.accounts.get_mut(&id).zip(status).and_then(|(account, status)| {
