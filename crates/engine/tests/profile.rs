@@ -44,7 +44,10 @@ fn measured(driver: &str, wires: Wires) {
         assert!(series.len() >= least, "{name} has {} samples", series.len());
     }
     let costs = profile.costs;
+    let segments = [costs.segment_ns, costs.segment_call_ns];
     for ns in [costs.send_packet_ns, costs.forward_packet_ns, costs.receive_packet_ns, costs.send_message_ns]
+        .into_iter()
+        .chain(segments)
     {
         assert!((10..1_000_000).contains(&ns), "{costs:?}");
     }
