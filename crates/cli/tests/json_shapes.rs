@@ -23,10 +23,11 @@ type Run = fn(&Network) -> Found;
 type Found = Vec<(&'static str, Shape)>;
 
 /// Every verb. Slow verbs run only if experiments are requested: see [`SLOW`].
-const VERBS: [(&str, Run); 15] = [
+const VERBS: [(&str, Run); 16] = [
     ("admit", admit),
     ("analyze", analyze),
     ("bench", bench),
+    ("capture", capture),
     ("channels", channels),
     ("connections", connections),
     ("demo", |_| mistake("demo")),
@@ -172,6 +173,16 @@ fn bench(_: &Network) -> Found {
         ("list", shape(&["bench", "list"])),
         ("sim-speed", speed),
         ("wrong usage", shape(&["bench", "no-such-experiment"])),
+    ]
+}
+
+fn capture(network: &Network) -> Found {
+    let (file, none) = (place("shape-capture.pcap"), "--socket=/no/such");
+    let hellos = network.a.verb(&["capture", "--write", &file, "--count", "2", "--json"]).done().json();
+    vec![
+        ("packets", Shape::of(&hellos)),
+        ("no daemon", shape(&["capture", "--write", &file, none])),
+        ("wrong usage", shape(&["capture", "--no-such-option"])),
     ]
 }
 

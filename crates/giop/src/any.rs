@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::bounded::Measure;
-use crate::typecode::{ORDER, TypeCode, Typed, kind, read_label};
+use crate::typecode::{Describing, ORDER, TypeCode, Typed, kind, read_label};
 use crate::value::LongDouble;
 use crate::{Decode, Decoder, Encode, Encoder, Error, Reference, Version, WChar, WString};
 
@@ -47,6 +47,12 @@ impl Any {
             return Err(Error::Type);
         }
         T::decode(&mut Decoder::new(&self.value, ORDER, Version::V1_2))
+    }
+}
+
+impl Typed for Any {
+    fn describe(_: &mut Describing) -> TypeCode {
+        TypeCode::Simple(kind::ANY)
     }
 }
 

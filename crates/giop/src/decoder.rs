@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::limits::DEPTH_MAX;
-use crate::{ByteOrder, Decode, Error, Version};
+use crate::{ByteOrder, CharacterSet, Error, Version};
 
 /// Reads bytes of somebody else.
 #[derive(Clone, Debug)]
@@ -17,17 +17,48 @@ pub struct Decoder<'a> {
     depth: usize,
     order: ByteOrder,
     version: Version,
+    characters: CharacterSet,
 }
 
 impl<'a> Decoder<'a> {
     /// Reads `bytes`, whose begin is aligned for everything.
     pub fn new(bytes: &'a [u8], order: ByteOrder, version: Version) -> Self {
-        Self { bytes, at: 0, base: 0, depth: 0, order, version }
+        Self { bytes, at: 0, base: 0, depth: 0, order, version, characters: CharacterSet::default() }
+    }
+
+    /// Reads what is in an encapsulation, whose length was read before.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`], [`Error::Boolean`].
+    pub fn of_encapsulation(bytes: &'a [u8]) -> Result<Self, Error> {
+        let mut inner = Self::new(bytes, ByteOrder::Big, Version::V1_2);
+        inner.read_order()?;
+        Ok(inner)
+    }
+
+    /// Reads the order of what follows.
+    fn read_order(&mut self) -> Result<(), Error> {
+        self.order = match self.read(1)? {
+            [0] => ByteOrder::Big,
+            [1] => ByteOrder::Little,
+            other => return Err(Error::Boolean(other[0])),
+        };
+        Ok(())
     }
 
     /// The order of its numbers.
     pub fn order(&self) -> ByteOrder {
         self.order
+    }
+
+    /// The code set of its strings: UTF-8 unless another one was set.
+    pub fn characters(&self) -> CharacterSet {
+        self.characters
+    }
+
+    /// Its strings are in this code set from here on.
+    pub fn set_characters(&mut self, characters: CharacterSet) {
+        self.characters = characters;
     }
 
     /// The version that it reads.
@@ -63,12 +94,19 @@ impl<'a> Decoder<'a> {
         Ok(read)
     }
 
+    /// So many bytes, and the `before` bytes in front of them, which were read.
+    pub(crate) fn read_behind(&mut self, before: usize, length: usize) -> Result<&'a [u8], Error> {
+        let begin = self.at - before;
+        self.read(length)?;
+        Ok(&self.bytes[begin..self.at])
+    }
+
     /// A length of elements that have at least `bytes_min` bytes each.
     ///
     /// # Errors
     /// [`Error::Length`] if so many cannot be there.
     pub fn length(&mut self, bytes_min: usize) -> Result<usize, Error> {
-        let length = u32::decode(self)?;
+        let length = self.number().map(u32::from_le_bytes)?;
         let least = u64::from(length).saturating_mul(bytes_min as u64);
         if least > self.remaining() as u64 { Err(Error::Length(length.into())) } else { Ok(length as usize) }
     }
@@ -83,6 +121,40 @@ impl<'a> Decoder<'a> {
             Some(bound) if length > bound as usize => Err(Error::Length(length as u64)),
             _ => Ok(length),
         }
+    }
+
+    /// A sequence of octets as it is.
+    ///
+    /// # Errors
+    /// [`Error::Length`].
+    pub fn octets(&mut self) -> Result<&'a [u8], Error> {
+        let length = self.length(1)?;
+        self.read(length)
+    }
+
+    /// The bytes of a string, without the zero byte at its end.
+    ///
+    /// # Errors
+    /// [`Error::Length`], [`Error::Terminator`].
+    pub fn string(&mut self) -> Result<&'a [u8], Error> {
+        let length = self.length(1)?;
+        // The standard has no strings without their zero byte; some ORBs send them for empty ones.
+        let Some(length) = length.checked_sub(1) else { return Ok(&[]) };
+        let bytes = self.read(length)?;
+        if self.read(1)? != [0] || bytes.contains(&0) {
+            return Err(Error::Terminator);
+        }
+        Ok(bytes)
+    }
+
+    /// A string as it is: in UTF-8, or in ASCII whatever the code set.
+    ///
+    /// # Errors
+    /// [`Error::Length`], [`Error::Terminator`], [`Error::Character`].
+    pub fn text(&mut self) -> Result<&'a str, Error> {
+        let bytes = self.string()?;
+        let is_one = self.characters == CharacterSet::Utf8 || bytes.is_ascii();
+        core::str::from_utf8(bytes).ok().filter(|_| is_one).ok_or(Error::Character)
     }
 
     /// One number of `SIZE` bytes, least significant first.
@@ -140,11 +212,7 @@ impl<'a> Decoder<'a> {
         inner.bytes = &self.bytes[..self.at + length];
         inner.base = self.at;
         self.at += length;
-        inner.order = match u8::decode(&mut inner)? {
-            0 => ByteOrder::Big,
-            1 => ByteOrder::Little,
-            other => return Err(Error::Boolean(other)),
-        };
+        inner.read_order()?;
         inner.deeper(read)
     }
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use zerocopy::IntoBytes;
 
-use crate::{ByteOrder, Encode, Error, Version};
+use crate::{ByteOrder, CharacterSet, Error, Version};
 
 /// Bytes that grow.
 #[derive(Clone, Debug)]
@@ -14,6 +14,7 @@ pub struct Encoder {
     base: usize,
     order: ByteOrder,
     version: Version,
+    characters: CharacterSet,
 }
 
 impl Encoder {
@@ -24,12 +25,22 @@ impl Encoder {
 
     /// Appends to `bytes`, whose end is aligned for everything.
     pub fn on(bytes: Vec<u8>, order: ByteOrder, version: Version) -> Self {
-        Self { base: bytes.len(), bytes, order, version }
+        Self { base: bytes.len(), bytes, order, version, characters: CharacterSet::default() }
     }
 
     /// The order of its numbers.
     pub fn order(&self) -> ByteOrder {
         self.order
+    }
+
+    /// The code set of its strings: UTF-8 unless another one was set.
+    pub fn characters(&self) -> CharacterSet {
+        self.characters
+    }
+
+    /// Its strings are in this code set from here on.
+    pub fn set_characters(&mut self, characters: CharacterSet) {
+        self.characters = characters;
     }
 
     /// The version that it writes.
@@ -52,6 +63,36 @@ impl Encoder {
         self.bytes
     }
 
+    /// All bytes so far.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Forgets all bytes and keeps their memory. Alignment counts from the next byte.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+        self.begin();
+    }
+
+    /// Forgets the bytes from this place on.
+    pub(crate) fn truncate(&mut self, place: usize) {
+        self.bytes.truncate(place);
+    }
+
+    /// Alignment counts from the next byte.
+    pub(crate) fn begin(&mut self) {
+        self.base = self.bytes.len();
+    }
+
+    /// Writes a number of 32 bits over the one at this place.
+    pub(crate) fn patch(&mut self, place: usize, number: u32) {
+        let number = match self.order {
+            ByteOrder::Big => number.to_be_bytes(),
+            ByteOrder::Little => number.to_le_bytes(),
+        };
+        self.bytes[place..place + 4].copy_from_slice(&number);
+    }
+
     /// Writes zeros up to a multiple of `alignment` bytes, a power of two.
     pub fn align(&mut self, alignment: usize) {
         let padding = self.offset().wrapping_neg() & (alignment - 1);
@@ -68,7 +109,9 @@ impl Encoder {
     /// # Errors
     /// [`Error::Length`] beyond 2^32 - 1.
     pub fn length(&mut self, length: usize) -> Result<(), Error> {
-        u32::try_from(length).map_err(|_| Error::Length(length as u64))?.encode(self)
+        let length = u32::try_from(length).map_err(|_| Error::Length(length as u64))?;
+        self.numbers::<_, 4>(&[length]);
+        Ok(())
     }
 
     /// Writes numbers of `SIZE` bytes, which are aligned by their size, whole.
@@ -77,13 +120,24 @@ impl Encoder {
             return;
         }
         self.align(SIZE);
-        let bytes = numbers.as_bytes();
-        if SIZE == 1 || self.order == ByteOrder::NATIVE {
-            self.bytes.extend_from_slice(bytes);
-            return;
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(numbers.as_bytes());
+        if SIZE > 1 && self.order != ByteOrder::NATIVE {
+            let (each, _) = self.bytes[begin..].as_chunks_mut::<SIZE>();
+            each.iter_mut().for_each(|number| number.reverse());
         }
-        let (swapped, _) = bytes.as_chunks::<SIZE>();
-        self.bytes.extend(swapped.iter().flat_map(|number| number.iter().rev()));
+    }
+
+    /// Takes memory for so many bytes more, at once.
+    pub(crate) fn expect(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
+    /// So many zeros to write into, and the `before` bytes in front of them.
+    pub(crate) fn reserve(&mut self, before: usize, bytes: usize) -> &mut [u8] {
+        let begin = self.bytes.len() - before;
+        self.bytes.resize(begin + before + bytes, 0);
+        &mut self.bytes[begin..]
     }
 
     /// Writes an encapsulation (CORBA 15.3.3): a sequence of bytes with an order and an alignment of its own.
@@ -99,11 +153,7 @@ impl Encoder {
         self.base = outer;
         let length = self.bytes.len() - begin;
         let length = u32::try_from(length).map_err(|_| Error::Length(length as u64))?;
-        let length = match self.order {
-            ByteOrder::Big => length.to_be_bytes(),
-            ByteOrder::Little => length.to_le_bytes(),
-        };
-        self.bytes[begin - 4..begin].copy_from_slice(&length);
+        self.patch(begin - 4, length);
         written
     }
 }

@@ -11,3 +11,12 @@ pub const FIXED_DIGITS_MAX: u16 = 31;
 
 /// Bytes of the names in one description of a type, those that it refers to counted each time.
 pub const TYPE_NAMES_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of a reference as text: two hexadecimal digits for each byte.
+pub const REFERENCE_TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of a message behind its header, unless an ORB is configured otherwise.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// Messages of one connection that may be in pieces at once, unless an ORB is configured otherwise.
+pub const MESSAGES_IN_PIECES_MAX: usize = 64;

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::{Decoder, Encoder, Error};
+use crate::{CharacterSet, Decoder, Encoder, Error};
 
 /// A value that has bytes.
 pub trait Encode {
@@ -145,11 +145,14 @@ impl Decode for char {
     }
 }
 
-/// A string: UTF-8, with a zero byte at its end (CORBA 15.3.2.7).
+/// A string in the code set of the connection, with a zero byte at its end (CORBA 15.3.2.7).
 impl Encode for str {
     fn encode(&self, to: &mut Encoder) -> Result<(), Error> {
         if self.as_bytes().contains(&0) {
             return Err(Error::Terminator);
+        }
+        if to.characters() == CharacterSet::Latin1 && !self.is_ascii() {
+            return write_latin1(self, to);
         }
         to.length(self.len() + 1)?;
         to.write(self.as_bytes());
@@ -158,29 +161,25 @@ impl Encode for str {
     }
 }
 
+fn write_latin1(text: &str, to: &mut Encoder) -> Result<(), Error> {
+    to.length(text.chars().count() + 1)?;
+    text.chars().chain(['\0']).try_for_each(|c| c.encode(to))
+}
+
 impl Encode for String {
     fn encode(&self, to: &mut Encoder) -> Result<(), Error> {
         self.as_str().encode(to)
     }
 }
 
-/// The bytes of a string, without the last.
-pub(crate) fn string_bytes<'a>(from: &mut Decoder<'a>) -> Result<&'a [u8], Error> {
-    let length = from.length(1)?;
-    // The standard has no strings without their zero byte; some ORBs send them for empty ones.
-    let Some(length) = length.checked_sub(1) else { return Ok(&[]) };
-    let bytes = from.read(length)?;
-    if from.read(1)? != [0] || bytes.contains(&0) {
-        return Err(Error::Terminator);
-    }
-    Ok(bytes)
-}
-
 impl Decode for String {
     const BYTES_MIN: usize = 4;
 
     fn decode(from: &mut Decoder<'_>) -> Result<Self, Error> {
-        let bytes = string_bytes(from)?;
+        let bytes = from.string()?;
+        if from.characters() == CharacterSet::Latin1 {
+            return Ok(bytes.iter().copied().map(char::from).collect());
+        }
         core::str::from_utf8(bytes).map(Self::from).map_err(|_| Error::Character)
     }
 }

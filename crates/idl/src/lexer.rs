@@ -44,7 +44,7 @@ impl Lexer {
         ["\\\n", "\\\r\n"].iter().find(|end| rest.starts_with(**end)).map(|end| end.len())
     }
 
-    /// Skips space and comments. An error is where a comment without an end begins.
+    /// Skips space and comments. An error is where this comment has no end begins.
     fn skip_space(&mut self) -> Result<(), Location> {
         loop {
             if let Some(length) = self.continuation() {
@@ -74,7 +74,7 @@ impl Lexer {
         let before = self.at;
         let is_first = self.at == 0;
         if let Err(at) = self.skip_space() {
-            let kind = TokenKind::Bad("a comment without an end".into());
+            let kind = TokenKind::Bad("this comment has no end".into());
             return Token { kind, at, is_glued: false, begins_line: false };
         }
         let begins_line = std::mem::take(&mut self.begins_line);
@@ -190,7 +190,7 @@ impl Lexer {
                 continue;
             }
             let Some(c) = self.rest().chars().next().filter(|&c| c != '\n') else {
-                return TokenKind::Bad("a string or a character without an end on its line".into());
+                return TokenKind::Bad("this string or character does not end on its line".into());
             };
             self.at += c.len_utf8();
             if c as u32 == u32::from(quote) {
@@ -245,6 +245,6 @@ impl Lexer {
         self.at += digits;
         char::from_u32(value)
             .filter(|_| is_wide || value <= 255)
-            .ok_or_else(|| "an escape sequence that is no character".into())
+            .ok_or_else(|| "this escape sequence is not a character".into())
     }
 }

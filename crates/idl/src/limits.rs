@@ -53,6 +53,12 @@ pub const ARRAY_ELEMENTS_MAX: u64 = u32::MAX as u64;
 /// Digits of a fixed-point type or constant (CORBA 3.11.3.4).
 pub const FIXED_DIGITS_MAX: u32 = 31;
 
+/// Numbers and enumerators in a structure that is written and read in one piece; others go part by part.
+pub const FLAT_PARTS_MAX: u64 = 32;
+
+/// Bytes of such a structure, with its padding at most.
+pub const FLAT_BYTES_MAX: u64 = 512;
+
 /// Errors after which a run ends.
 pub const ERRORS_MAX: usize = 100;
 

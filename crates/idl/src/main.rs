@@ -54,15 +54,15 @@ fn arguments(words: impl IntoIterator<Item = String>) -> Result<Arguments, Strin
             _ if word.starts_with("-I") => found.options.include_dirs.push(value("-I")?.into()),
             _ if word.starts_with("-o") => found.out = Some(value("-o")?.into()),
             _ if word.starts_with("-D") => found.options.defines.push(define(&value("-D")?)?),
-            _ if word.starts_with('-') && word.len() > 1 => return Err(format!("no option {word}")),
-            _ if found.file.is_some() => return Err("one FILE at a time".into()),
+            _ if word.starts_with('-') && word.len() > 1 => return Err(format!("unknown option {word}")),
+            _ if found.file.is_some() => return Err("give only one FILE".into()),
             _ => found.file = Some(word.into()),
         }
     }
     match (&found.file, found.check, &found.out) {
         (None, ..) => Err("which FILE?".into()),
-        (_, false, None) => Err("say --check or -o DIR".into()),
-        (_, true, Some(_)) => Err("--check and -o exclude each other".into()),
+        (_, false, None) => Err("give --check or -o DIR".into()),
+        (_, true, Some(_)) => Err("give --check or -o DIR, not both".into()),
         _ => Ok(found),
     }
 }

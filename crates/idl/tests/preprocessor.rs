@@ -62,9 +62,9 @@ fn conditions_choose() {
     assert_eq!(value(chain, &[]), "Integer(3");
     assert_eq!(errors("#if 1\n"), ["1:2: this condition has no #endif"]);
     assert_eq!(errors("#endif\n"), ["1:2: #endif without #if"]);
-    assert_eq!(errors("#if 0\n#else\n#elif 1\n#endif\n"), ["3:2: #elif behind #else"]);
+    assert_eq!(errors("#if 0\n#else\n#elif 1\n#endif\n"), ["3:2: #elif after #else"]);
     assert_eq!(errors("#error no \\\nway // here\n"), ["1:2: #error no way"]);
-    assert_eq!(errors("#frob\n"), ["1:2: no directive: \"frob\""]);
+    assert_eq!(errors("#frob\n"), ["1:2: unknown directive: \"frob\""]);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn macros_that_are_used_wrongly_are_refused() {
         ("#define f(1) a", "1:8: the parameters of the macro f are not names"),
         ("#define", "1:8: #define needs the name of a macro"),
         ("#pragma prefix x", "1:2: this pragma has the form: #pragma prefix \"PREFIX\""),
-        ("typedef long a; /* no end", "1:17: a comment without an end"),
+        ("typedef long a; /* no end", "1:17: this comment has no end"),
         ("typedef long $a;", "1:14: a character that IDL does not have: '$'"),
     ] {
         assert_eq!(errors(text).first().map(String::as_str), Some(expected), "{text}");

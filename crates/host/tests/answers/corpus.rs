@@ -15,9 +15,11 @@ pub enum Kind {
     Text(&'static [&'static str]),
     /// A list of texts: lists of one of these.
     List(&'static [&'static str]),
+    /// A list of numbers of users.
+    Users,
 }
 
-use Kind::{Count, Flag, List, Rate, Share, Size, Text, Time, Word};
+use Kind::{Count, Flag, List, Rate, Share, Size, Text, Time, Users, Word};
 
 impl Kind {
     /// Values of the kind, as the file spells them: usual ones, those at edges, and wrong ones.
@@ -72,6 +74,10 @@ impl Kind {
                 ],
             ),
             Flag => (Vec::new(), &["true", "false", "1", "\"true\""]),
+            Users => (
+                Vec::new(),
+                &["[]", "[0]", "[1000, 1000]", "[4294967295]", "[4294967296]", "[-1]", "[\"root\"]", "1000"],
+            ),
             Word(words) => (quoted(&[words, &["", "other"]].concat()), &["1", "true"]),
             Text(words) => (quoted(words), &["1", "true"]),
             List(words) => (
@@ -172,6 +178,7 @@ pub const KEYS: &[(&str, &[(&str, Kind)])] = &[
             ("descriptors_per_user_max", Count),
             ("request_share_per_user_max", Share),
             ("forbidden_calls", Word(&["refuse", "end", "allow"])),
+            ("capture_users", Users),
         ],
     ),
     ("tcp", &[("user", Count), ("connect", List(ENDPOINTS)), ("listen", List(ENDPOINTS))]),

@@ -11,12 +11,12 @@ pub(super) struct Field {
     pub name: String,
     idl: String,
     type_: String,
-    call: String,
+    pub call: String,
 }
 
 impl Generator<'_> {
     /// Members of a structure, those of its bases first.
-    fn all_members(&self, id: DefinitionId) -> Vec<Member> {
+    pub(super) fn all_members(&self, id: DefinitionId) -> Vec<Member> {
         match self.specification.get(id).kind() {
             Kind::Struct(of) => {
                 let mut members = of.base.map_or(Vec::new(), |base| self.all_members(base));
@@ -40,16 +40,21 @@ impl Generator<'_> {
 
     pub(super) fn structure(&mut self, id: DefinitionId) {
         let fields = self.fields(id, &self.all_members(id));
-        self.declare(id, &fields);
-        self.encode_fields(id, &fields);
-        self.decode_fields(id, &fields);
+        if self.is_flat(id) {
+            self.declare(id, &fields, "#[derive(Clone, Copy, Debug, PartialEq)]");
+            self.flat_fields(id, &fields);
+        } else {
+            self.declare(id, &fields, "#[derive(Clone, Debug, PartialEq)]");
+            self.encode_fields(id, &fields);
+            self.decode_fields(id, &fields);
+        }
         self.describe_fields(id, &fields, "Struct");
     }
 
     pub(super) fn exception(&mut self, id: DefinitionId, members: &[Member]) {
         let fields = self.fields(id, members);
         let name = self.names.item(id).to_owned();
-        self.declare(id, &fields);
+        self.declare(id, &fields, "#[derive(Clone, Debug, PartialEq)]");
         self.open(&format!("impl {name} {{"));
         self.line("/// How messages name it.");
         let identifier = self.specification.get(id).repository_id().to_owned();
@@ -69,9 +74,9 @@ impl Generator<'_> {
         self.describe_fields(id, &fields, "Exception");
     }
 
-    fn declare(&mut self, id: DefinitionId, fields: &[Field]) {
+    fn declare(&mut self, id: DefinitionId, fields: &[Field], derive: &str) {
         self.document(id);
-        self.line("#[derive(Clone, Debug, PartialEq)]");
+        self.line(derive);
         let name = self.names.item(id).to_owned();
         if fields.is_empty() {
             self.line(&format!("pub struct {name} {{}}"));
@@ -120,11 +125,8 @@ impl Generator<'_> {
 
     fn decode_fields(&mut self, id: DefinitionId, fields: &[Field]) {
         let name = self.names.item(id).to_owned();
-        let least = |field: &Field| match field.call.starts_with('<') {
-            true => format!("<{} as giop::Decode>::BYTES_MIN", field.type_),
-            false => format!("<{} as giop::Decode>::BYTES_MIN", field.call),
-        };
-        let bytes_min: Vec<String> = fields.iter().map(least).collect();
+        let bytes_min: Vec<String> =
+            fields.iter().map(|field| format!("{}::BYTES_MIN", field.call)).collect();
         let bytes_min = if fields.is_empty() { "0".to_owned() } else { bytes_min.join(" + ") };
         self.open_decode(&name, &bytes_min, !fields.is_empty());
         if fields.is_empty() {
@@ -159,10 +161,7 @@ impl Generator<'_> {
 
     /// The description of a member.
     pub(super) fn describe_member(call: &str, idl: &str) -> String {
-        format!(
-            "giop::typecode::member({idl:?}, <{} as giop::typecode::Typed>::describe(within))",
-            bare(call)
-        )
+        format!("giop::typecode::member({idl:?}, {call}::describe(within))")
     }
 
     fn describe_fields(&mut self, id: DefinitionId, fields: &[Field], kind: &str) {
@@ -192,13 +191,11 @@ impl Generator<'_> {
         }
         self.close("}");
         self.line("");
-        self.open_encode(&name, true);
-        self.line("(*self as u32).encode(to)");
-        self.close("}");
-        self.close("}");
+        self.open(&format!("impl TryFrom<u32> for {name} {{"));
+        self.line("type Error = giop::Error;");
         self.line("");
-        self.open_decode(&name, "4", true);
-        self.open("match <u32 as giop::Decode>::decode(from)? {");
+        self.open("fn try_from(number: u32) -> Result<Self, giop::Error> {");
+        self.open("match number {");
         for (number, (variant, _)) in variants.iter().enumerate() {
             self.line(&format!("{number} => Ok(Self::{variant}),"));
         }
@@ -207,6 +204,7 @@ impl Generator<'_> {
         self.close("}");
         self.close("}");
         self.line("");
+        self.flat_enumeration(&name);
         self.open_describe(id, "_, named");
         let names: Vec<String> = variants.iter().map(|(_, idl)| format!("{idl:?}.into()")).collect();
         self.line(&format!("giop::TypeCode::Enum(named, vec![{}])", names.join(", ")));
@@ -233,7 +231,7 @@ impl Generator<'_> {
         self.close("}");
         self.close("}");
         self.line("");
-        self.open_decode(&name, "<giop::Reference as giop::Decode>::BYTES_MIN", true);
+        self.open_decode(&name, "giop::Reference::BYTES_MIN", true);
         self.line("giop::Decode::decode(from).map(Self)");
         self.close("}");
         self.close("}");
@@ -242,9 +240,4 @@ impl Generator<'_> {
         self.line("giop::TypeCode::Reference(giop::typecode::kind::OBJREF, named)");
         self.close_describe();
     }
-}
-
-/// A type without the brackets that an expression needs.
-pub(super) fn bare(call: &str) -> &str {
-    call.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(call)
 }

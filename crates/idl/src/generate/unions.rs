@@ -6,7 +6,6 @@
 use std::collections::HashSet;
 
 use super::Generator;
-use super::data::bare;
 use super::names::{camel, unique};
 use crate::model::{Constant, DefinitionId, Kind, Primitive, Type, Union};
 
@@ -170,8 +169,8 @@ impl Generator<'_> {
                 .collect();
             match (variant.is_default, others.is_empty()) {
                 (true, true) => {}
-                (true, false) => self.refuse_label(&format!("matches!(label, {})", others.join(" | "))),
-                (false, _) => self.refuse_label(&format!("!matches!(label, {own})")),
+                (true, false) => self.refuse_label(&is_one_of(&others.join(" | "), true)),
+                (false, _) => self.refuse_label(&is_one_of(&own, false)),
             }
             self.line("label.encode(to)?;");
             self.line("value.encode(to)");
@@ -179,7 +178,7 @@ impl Generator<'_> {
         }
         if parts.has_nothing() {
             self.open("Self::Nothing { label } => {");
-            self.refuse_label(&format!("matches!(label, {labels})"));
+            self.refuse_label(&is_one_of(&labels, true));
             self.line("label.encode(to)");
             self.close("}");
         }
@@ -196,7 +195,7 @@ impl Generator<'_> {
     }
 
     fn decode_union(&mut self, parts: &Parts) {
-        let least = format!("<{} as giop::Decode>::BYTES_MIN", parts.discriminator);
+        let least = format!("{}::BYTES_MIN", parts.discriminator);
         self.open_decode(&parts.name, &least, true);
         self.line(&format!("let label: {} = giop::Decode::decode(from)?;", parts.discriminator));
         self.open("Ok(match label {");
@@ -225,10 +224,7 @@ impl Generator<'_> {
 
     fn describe_union(&mut self, id: DefinitionId, parts: &Parts) {
         self.open_describe(id, "within, named");
-        self.line(&format!(
-            "let discriminator = Box::new(<{} as giop::typecode::Typed>::describe(within));",
-            bare(&parts.discriminator)
-        ));
+        self.line(&format!("let discriminator = Box::new({}::describe(within));", parts.discriminator));
         self.open("let arms = vec![");
         let (mut count, mut default) = (0, None);
         for variant in &parts.variants {
@@ -247,5 +243,15 @@ impl Generator<'_> {
         let default = default.map_or("None".to_owned(), |index| format!("Some({index})"));
         self.line(&format!("giop::TypeCode::Union(named, discriminator, arms, {default})"));
         self.close_describe();
+    }
+}
+
+/// The condition that `label` is one of these, or is not.
+fn is_one_of(patterns: &str, expected: bool) -> String {
+    match (patterns, expected) {
+        ("true", true) | ("false", false) => "*label".into(),
+        ("true", false) | ("false", true) => "!*label".into(),
+        (_, true) => format!("matches!(label, {patterns})"),
+        (_, false) => format!("!matches!(label, {patterns})"),
     }
 }

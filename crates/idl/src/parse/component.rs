@@ -46,7 +46,7 @@ impl Parser<'_> {
         if let Some(id) = base
             && *self.scopes.kind(id) != Kind::Component(what)
         {
-            let message = format!("{} is no {what}", self.scopes.full_name(id));
+            let message = format!("{} is not a {what}", self.scopes.full_name(id));
             self.note_error(at, message)?;
         }
         Ok(base)

@@ -254,7 +254,7 @@ impl Parser<'_> {
             Kind::Alias(Type::Unknown) => Ok(None),
             _ => {
                 let notes = self.scopes.note(id, "it is declared here");
-                let message = format!("\"{}\" is no constant", name.text());
+                let message = format!("\"{}\" is not a constant", name.text());
                 self.scopes.session.error_with(name.at(), message, &notes);
                 Ok(None)
             }
@@ -298,7 +298,7 @@ fn fit_primitive(primitive: Primitive, value: Constant) -> Result<Constant, Stri
         }
         (_, Constant::Integer(value)) => match integers(primitive) {
             Some((least, most, _)) if !(least..=most).contains(&value) => {
-                Err(format!("{value} is no {name}: its values are {least} to {most}"))
+                Err(format!("{value} is out of range for {name}: its values are {least} to {most}"))
             }
             Some(_) => Ok(Constant::Integer(value)),
             None => Err(format!("expected a {name}, found an integer")),

@@ -76,7 +76,7 @@ impl Parser<'_> {
         match self.scopes.kind(base) {
             Kind::Struct(of) if of.is_defined => Ok(Some(base)),
             _ => {
-                let message = format!("{} is no complete structure", self.scopes.full_name(base));
+                let message = format!("{} is not a complete structure", self.scopes.full_name(base));
                 self.note_error(at, message)?;
                 Ok(None)
             }
@@ -179,14 +179,14 @@ impl Parser<'_> {
             let at = self.here();
             if self.eat_word("default") {
                 if arms.default.replace(at).is_some() {
-                    self.note_error(at, "a second default")?;
+                    self.note_error(at, "this union already has a default")?;
                 }
                 is_default = true;
             } else if self.eat_word("case") {
                 let at = self.here();
                 if let Some(value) = self.constant_value(discriminator)? {
                     if !arms.labels.insert(label(&value)) {
-                        self.note_error(at, "this label is there already")?;
+                        self.note_error(at, "this label is used already")?;
                     }
                     labels.push(value);
                 }

@@ -162,7 +162,7 @@ impl Parser<'_> {
             | Kind::Value(_)
             | Kind::Exception(_)
             | Kind::Component(_) => Ok(()),
-            _ => self.fail_at(at, format!("{} is no scope", self.scopes.full_name(of))),
+            _ => self.fail_at(at, format!("{} is not a scope", self.scopes.full_name(of))),
         }
     }
 
@@ -189,7 +189,7 @@ impl Parser<'_> {
             let is_exception = matches!(parser.scopes.kind(id), Kind::Exception(_));
             if !is_exception {
                 let notes = parser.scopes.note(id, "it is declared here");
-                let message = format!("\"{}\" is no exception", name.text());
+                let message = format!("\"{}\" is not an exception", name.text());
                 parser.scopes.session.error_with(name.at(), message, &notes);
             }
             is_exception

@@ -85,7 +85,7 @@ impl Parser<'_> {
                     ),
                     _ => return true,
                 },
-                _ => format!("\"{}\" is no interface", name.text()),
+                _ => format!("\"{}\" is not an interface", name.text()),
             };
             let notes = parser.scopes.note(id, "it is declared here");
             parser.scopes.session.error_with(name.at(), wrong, &notes);
@@ -219,7 +219,7 @@ impl Parser<'_> {
             let stem = name.strip_suffix('*').unwrap_or(&name);
             let is_plain = stem.chars().all(|c| c.is_ascii_alphanumeric() || c == '.' || c == '_');
             if !is_plain || !stem.starts_with(|c: char| c.is_ascii_alphabetic()) {
-                self.note_error(at, format!("\"{name}\" is no name of a property"))?;
+                self.note_error(at, format!("\"{name}\" is not the name of a property"))?;
             }
             names.push(name);
             if !self.eat_sign(',') {
@@ -272,7 +272,7 @@ impl Parser<'_> {
         self.names("the name of an interface", |parser, name: &ScopedName, id| {
             let is_interface = matches!(parser.scopes.kind(id), Kind::Interface(_));
             if !is_interface {
-                parser.scopes.session.error(name.at(), format!("\"{}\" is no interface", name.text()));
+                parser.scopes.session.error(name.at(), format!("\"{}\" is not an interface", name.text()));
             }
             is_interface
         })

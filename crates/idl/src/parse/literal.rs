@@ -5,7 +5,7 @@ use crate::model::{Constant, Fixed};
 
 /// A number: decimal, octal or hexadecimal integers, floating-point and fixed-point numbers.
 pub(super) fn number(text: &str) -> Result<Constant, String> {
-    let wrong = || format!("no number: {text}");
+    let wrong = || format!("not a number: {text}");
     if let Some(digits) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         return integer(digits, 16, text);
     }
@@ -28,7 +28,7 @@ pub(super) fn number(text: &str) -> Result<Constant, String> {
 
 fn integer(digits: &str, radix: u32, text: &str) -> Result<Constant, String> {
     if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
-        return Err(format!("no number: {text}"));
+        return Err(format!("not a number: {text}"));
     }
     match u64::from_str_radix(digits, radix) {
         Ok(value) => Ok(Constant::Integer(value.into())),

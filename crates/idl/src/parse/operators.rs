@@ -9,7 +9,7 @@ const INTEGERS: std::ops::RangeInclusive<i128> = i64::MIN as i128..=u64::MAX as 
 fn checked(value: Option<i128>) -> Result<Constant, String> {
     match value.filter(|value| INTEGERS.contains(value)) {
         Some(value) => Ok(Constant::Integer(value)),
-        None => Err("a result with more than 64 bits".into()),
+        None => Err("the result has more than 64 bits".into()),
     }
 }
 
@@ -34,7 +34,7 @@ fn integers(operator: &str, left: i128, right: i128) -> Result<Constant, String>
         "+" => left.checked_add(right),
         "-" => left.checked_sub(right),
         "*" => left.checked_mul(right),
-        _ if right == 0 => return Err("a division by zero".into()),
+        _ if right == 0 => return Err("division by zero".into()),
         "/" => left.checked_div(right),
         _ => left.checked_rem(right),
     })
@@ -45,13 +45,13 @@ fn floats(operator: &str, left: f64, right: f64) -> Result<Constant, String> {
         "+" => left + right,
         "-" => left - right,
         "*" => left * right,
-        "/" if right == 0.0 => return Err("a division by zero".into()),
+        "/" if right == 0.0 => return Err("division by zero".into()),
         "/" => left / right,
         _ => return Err(format!("\"{operator}\" needs integers")),
     };
     match value.is_finite() {
         true => Ok(Constant::Float(value)),
-        false => Err("a result that is too large for a floating-point number".into()),
+        false => Err("the result is too large for a floating-point number".into()),
     }
 }
 
@@ -74,7 +74,7 @@ fn fixeds(operator: &str, left: Fixed, right: Fixed) -> Result<Fixed, String> {
             .unscaled
             .checked_mul(right.unscaled)
             .map(|unscaled| Fixed { unscaled, scale: left.scale + right.scale }),
-        "/" if right.unscaled == 0 => return Err("a division by zero".into()),
+        "/" if right.unscaled == 0 => return Err("division by zero".into()),
         "/" => divide(left, right),
         _ => return Err(format!("\"{operator}\" needs integers")),
     };

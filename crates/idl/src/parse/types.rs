@@ -38,7 +38,7 @@ impl Parser<'_> {
             "ValueBase" => return self.simple(Type::ValueBase),
             "string" => return self.string_type(Type::String),
             "wstring" => return self.string_type(Type::WString),
-            "void" => return self.fail("void is no type of a value"),
+            "void" => return self.fail("void is not a type of a value"),
             _ => {}
         }
         let is_template = *self.ahead(1) == crate::token::TokenKind::Sign('<');
@@ -161,7 +161,7 @@ impl Parser<'_> {
         };
         if !is_type {
             let notes = self.scopes.note(id, "it is declared here");
-            let message = format!("\"{}\" is no type", name.text());
+            let message = format!("\"{}\" is not a type", name.text());
             self.scopes.session.error_with(name.at(), message, &notes);
             return Ok(Type::Unknown);
         }

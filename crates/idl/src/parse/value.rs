@@ -76,7 +76,7 @@ impl Parser<'_> {
                         )
                     }
                     Kind::Value(_) => return true,
-                    _ => format!("\"{}\" is no value type", name.text()),
+                    _ => format!("\"{}\" is not a value type", name.text()),
                 };
                 parser.scopes.session.error(name.at(), wrong);
                 false

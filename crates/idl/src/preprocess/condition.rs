@@ -148,7 +148,7 @@ fn apply(operator: &str, left: i64, right: i64) -> Result<i64, String> {
         "+" => left.wrapping_add(right),
         "-" => left.wrapping_sub(right),
         "*" => left.wrapping_mul(right),
-        _ if right == 0 => return Err("a condition that divides by zero".into()),
+        _ if right == 0 => return Err("division by zero in this condition".into()),
         "/" => left.wrapping_div(right),
         _ => left.wrapping_rem(right),
     })
@@ -162,5 +162,7 @@ fn number(text: &str) -> Result<i64, String> {
         [b'0', _, ..] => (8, &digits[1..]),
         _ => (10, digits),
     };
-    u64::from_str_radix(digits, radix).map(|value| value as i64).map_err(|_| format!("no integer: {text}"))
+    u64::from_str_radix(digits, radix)
+        .map(|value| value as i64)
+        .map_err(|_| format!("not an integer: {text}"))
 }

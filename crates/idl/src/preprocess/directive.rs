@@ -61,7 +61,7 @@ impl Preprocessor<'_> {
             "ident" | "sccs" => {}
             _ => match first.kind {
                 TokenKind::Number(_) => self.marker(at, Some(first))?,
-                _ => self.session.error(first.at, format!("no directive: {}", first.kind.describe())),
+                _ => self.session.error(first.at, format!("unknown directive: {}", first.kind.describe())),
             },
         }
         self.lexer().rest_of_line();
@@ -113,7 +113,7 @@ impl Preprocessor<'_> {
             return;
         }
         if condition.has_else {
-            self.session.error(at, format!("#{name} behind #else"));
+            self.session.error(at, format!("#{name} after #else"));
         }
         let may_be = !condition.was_true && !condition.is_outer_skipped;
         condition.is_true = may_be && (name == "else" || self.is_true(name, at));

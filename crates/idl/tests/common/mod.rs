@@ -53,3 +53,20 @@ pub fn accepted(text: &str) -> Specification {
     assert_eq!(errors_of(&outcome), Vec::<String>::new(), "{text}");
     outcome.specification.expect("no error")
 }
+
+/// All IDL files under a folder.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let (mut found, mut open) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            match path.extension() {
+                _ if path.is_dir() => open.push(path),
+                Some(kind) if kind == "idl" => found.push(path),
+                _ => {}
+            }
+        }
+    }
+    found.sort();
+    found
+}

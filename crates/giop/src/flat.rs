@@ -1,0 +1,403 @@
+//! Types whose values always have the same parts: numbers, enumerations, arrays and structures of these.
+//!
+//! How many bytes such a value has depends only on where it begins, because of the padding in it. So a whole
+//! value is written or read with one check of the bounds, and a sequence of values with one reservation. Where
+//! a value begins at a multiple of its alignment, in the order of this machine, all places are constants.
+
+#[doc(hidden)]
+pub use alloc::vec::Vec;
+
+use crate::value::LongDouble;
+use crate::{ByteOrder, Decoder, Encoder, Error};
+
+/// The greatest alignment in CDR.
+const ALIGNMENT_MAX: usize = 8;
+
+/// Where the parts of a value are, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The alignment of the first part.
+    first: usize,
+    /// The greatest alignment of a part.
+    alignment: usize,
+    /// The end of a value that begins at each offset.
+    ends: [usize; ALIGNMENT_MAX],
+}
+
+impl Layout {
+    /// The layout of a part with so many bytes and this alignment.
+    pub const fn part(bytes: usize, alignment: usize) -> Self {
+        let mut ends = [0; ALIGNMENT_MAX];
+        let mut begin = 0;
+        while begin < ALIGNMENT_MAX {
+            ends[begin] = begin.next_multiple_of(alignment) + bytes;
+            begin += 1;
+        }
+        Self { first: alignment, alignment, ends }
+    }
+
+    /// The layout of parts one behind the other.
+    pub const fn of(parts: &[Self]) -> Self {
+        let mut all = Self::part(0, 1);
+        let mut part = 0;
+        while part < parts.len() {
+            all = if part == 0 { parts[0] } else { all.then(parts[part]) };
+            part += 1;
+        }
+        all
+    }
+
+    /// The layout of so many values with this one, one behind the other.
+    pub const fn repeated(self, count: usize) -> Self {
+        let mut all = self;
+        let mut number = 1;
+        while number < count {
+            all = all.then(self);
+            number += 1;
+        }
+        all
+    }
+
+    const fn then(self, next: Self) -> Self {
+        let mut all = self;
+        if next.alignment > all.alignment {
+            all.alignment = next.alignment;
+        }
+        let mut begin = 0;
+        while begin < ALIGNMENT_MAX {
+            let end = self.ends[begin];
+            let at = end % ALIGNMENT_MAX;
+            all.ends[begin] = end - at + next.ends[at];
+            begin += 1;
+        }
+        all
+    }
+
+    /// The least number of bytes, wherever a value begins.
+    pub const fn bytes_min(&self) -> usize {
+        let mut least = usize::MAX;
+        let mut begin = 0;
+        while begin < ALIGNMENT_MAX {
+            let bytes = self.ends[begin] - begin;
+            least = if bytes < least { bytes } else { least };
+            begin += 1;
+        }
+        least
+    }
+
+    /// The greatest number of bytes, padding in front of a value included.
+    const fn bytes_max(&self) -> usize {
+        let mut most = 0;
+        let mut begin = 0;
+        while begin < ALIGNMENT_MAX {
+            let bytes = self.ends[begin] - begin;
+            most = if bytes > most { bytes } else { most };
+            begin += 1;
+        }
+        most
+    }
+
+    /// The distance of values in a sequence that begins at a multiple of the alignment, if it is always the
+    /// same.
+    const fn stride(&self) -> Option<usize> {
+        let stride = self.ends[0].next_multiple_of(self.first);
+        if stride.is_multiple_of(self.alignment) && stride > 0 { Some(stride) } else { None }
+    }
+}
+
+/// A value whose number of bytes depends only on where it begins.
+pub trait Flat: Copy {
+    /// Where its parts are.
+    const LAYOUT: Layout;
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// If it has no bytes: a character that is not in Latin-1.
+    fn put(&self, to: &mut Writer<'_>) -> Result<(), Error>;
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// If the bytes are no such value.
+    fn take(from: &mut Reader<'_>) -> Result<Self, Error>;
+}
+
+/// Room for one value. Writing beyond it is a mistake of a [`Flat::LAYOUT`], and panics.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    /// Zeros; the begin is aligned for everything.
+    bytes: &'a mut [u8],
+    at: usize,
+    swap: bool,
+}
+
+impl Writer<'_> {
+    /// Writes bytes of a number, in the order of this machine.
+    #[inline(always)]
+    fn number<const SIZE: usize>(&mut self, alignment: usize, mut number: [u8; SIZE]) {
+        if self.swap {
+            number.reverse();
+        }
+        let at = self.at.next_multiple_of(alignment);
+        self.bytes[at..at + SIZE].copy_from_slice(&number);
+        self.at = at + SIZE;
+    }
+}
+
+/// The bytes of one value. Reading beyond them is a mistake of a [`Flat::LAYOUT`], and panics.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    /// The begin is aligned for everything.
+    bytes: &'a [u8],
+    at: usize,
+    swap: bool,
+}
+
+impl Reader<'_> {
+    /// Bytes of a number, in the order of this machine.
+    #[inline(always)]
+    fn number<const SIZE: usize>(&mut self, alignment: usize) -> [u8; SIZE] {
+        let at = self.at.next_multiple_of(alignment);
+        let mut number = [0; SIZE];
+        number.copy_from_slice(&self.bytes[at..at + SIZE]);
+        self.at = at + SIZE;
+        if self.swap {
+            number.reverse();
+        }
+        number
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => { $(
+        impl Flat for $number {
+            const LAYOUT: Layout = Layout::part(size_of::<Self>(), size_of::<Self>());
+
+            #[inline(always)]
+            fn put(&self, to: &mut Writer<'_>) -> Result<(), Error> {
+                to.number(size_of::<Self>(), self.to_ne_bytes());
+                Ok(())
+            }
+
+            #[inline(always)]
+            fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+                Ok(Self::from_ne_bytes(from.number(size_of::<Self>())))
+            }
+        }
+    )* };
+}
+
+numbers!(i8, u8, i16, u16, i32, u32, i64, u64, f32, f64);
+
+impl Flat for LongDouble {
+    const LAYOUT: Layout = Layout::part(16, 8);
+
+    #[inline(always)]
+    fn put(&self, to: &mut Writer<'_>) -> Result<(), Error> {
+        let mut number = self.0;
+        if ByteOrder::NATIVE == ByteOrder::Big {
+            number.reverse();
+        }
+        to.number(8, number);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+        let mut number = from.number(8);
+        if ByteOrder::NATIVE == ByteOrder::Big {
+            number.reverse();
+        }
+        Ok(Self(number))
+    }
+}
+
+impl Flat for bool {
+    const LAYOUT: Layout = Layout::part(1, 1);
+
+    #[inline(always)]
+    fn put(&self, to: &mut Writer<'_>) -> Result<(), Error> {
+        u8::from(*self).put(to)
+    }
+
+    #[inline(always)]
+    fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+        match u8::take(from)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(Error::Boolean(other)),
+        }
+    }
+}
+
+impl Flat for char {
+    const LAYOUT: Layout = Layout::part(1, 1);
+
+    #[inline(always)]
+    fn put(&self, to: &mut Writer<'_>) -> Result<(), Error> {
+        u8::try_from(*self).map_err(|_| Error::Character)?.put(to)
+    }
+
+    #[inline(always)]
+    fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+        u8::take(from).map(Self::from)
+    }
+}
+
+/// Arrays of IDL have at least one element.
+impl<T: Flat, const N: usize> Flat for [T; N] {
+    const LAYOUT: Layout = {
+        assert!(N > 0, "arrays of IDL have at least one element");
+        T::LAYOUT.repeated(N)
+    };
+
+    #[inline(always)]
+    fn put(&self, to: &mut Writer<'_>) -> Result<(), Error> {
+        self.iter().try_for_each(|one| one.put(to))
+    }
+
+    #[inline(always)]
+    fn take(from: &mut Reader<'_>) -> Result<Self, Error> {
+        let mut all = [T::take(from)?; N];
+        for one in &mut all[1..] {
+            *one = T::take(from)?;
+        }
+        Ok(all)
+    }
+}
+
+impl Encoder {
+    /// Writes a flat value.
+    ///
+    /// # Errors
+    /// Those of [`Flat::put`].
+    #[inline]
+    pub fn flat<T: Flat>(&mut self, value: &T) -> Result<(), Error> {
+        let layout = const { T::LAYOUT };
+        self.align(layout.first);
+        let at = self.offset() & (layout.alignment - 1);
+        if at == 0 && self.order() == ByteOrder::NATIVE {
+            return value.put(&mut Writer { bytes: self.reserve(0, layout.ends[0]), at: 0, swap: false });
+        }
+        let swap = self.order() != ByteOrder::NATIVE;
+        put_anywhere(value, &mut Writer { bytes: self.reserve(at, layout.ends[at] - at), at, swap })
+    }
+
+    /// Writes flat values, one behind the other.
+    ///
+    /// # Errors
+    /// Those of [`Flat::put`].
+    #[inline]
+    pub fn flats<T: Flat>(&mut self, values: &[T]) -> Result<(), Error> {
+        let layout = const { T::LAYOUT };
+        let Some((last, others)) = values.split_last() else { return Ok(()) };
+        self.align(layout.first);
+        let at = self.offset() & (layout.alignment - 1);
+        let Some(stride) = layout.stride().filter(|_| at == 0 && self.order() == ByteOrder::NATIVE) else {
+            self.expect(values.len().saturating_mul(layout.bytes_max()));
+            return values.iter().try_for_each(|value| self.flat(value));
+        };
+        let room = self.reserve(0, others.len() * stride + layout.ends[0]);
+        for (value, bytes) in others.iter().zip(room.chunks_exact_mut(stride)) {
+            value.put(&mut Writer { bytes, at: 0, swap: false })?;
+        }
+        let bytes = &mut room[others.len() * stride..];
+        last.put(&mut Writer { bytes, at: 0, swap: false })
+    }
+}
+
+impl Decoder<'_> {
+    /// Reads a flat value.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`], and those of [`Flat::take`].
+    #[inline]
+    pub fn flat<T: Flat>(&mut self) -> Result<T, Error> {
+        let layout = const { T::LAYOUT };
+        self.align(layout.first)?;
+        let at = self.offset() & (layout.alignment - 1);
+        if at == 0 && self.order() == ByteOrder::NATIVE {
+            return T::take(&mut Reader { bytes: self.read(layout.ends[0])?, at: 0, swap: false });
+        }
+        let swap = self.order() != ByteOrder::NATIVE;
+        take_anywhere(&mut Reader { bytes: self.read_behind(at, layout.ends[at] - at)?, at, swap })
+    }
+
+    /// Reads so many flat values. Memory is taken after their bytes were seen.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`], and those of [`Flat::take`].
+    #[inline]
+    pub fn flats<T: Flat>(&mut self, count: usize) -> Result<Vec<T>, Error> {
+        let layout = const { T::LAYOUT };
+        let Some(others) = count.checked_sub(1) else { return Ok(Vec::new()) };
+        self.align(layout.first)?;
+        let at = self.offset() & (layout.alignment - 1);
+        let least = const { T::LAYOUT.bytes_min() };
+        if count.checked_mul(least).is_none_or(|least| least > self.remaining()) {
+            return Err(Error::Truncated);
+        }
+        let mut all = Vec::with_capacity(count);
+        let Some(stride) = layout.stride().filter(|_| at == 0 && self.order() == ByteOrder::NATIVE) else {
+            for _ in 0..count {
+                all.push(self.flat()?);
+            }
+            return Ok(all);
+        };
+        let bytes = others.checked_mul(stride).and_then(|bytes| bytes.checked_add(layout.ends[0]));
+        let bytes = self.read(bytes.ok_or(Error::Truncated)?)?;
+        let (before, last) = bytes.split_at(others * stride);
+        for bytes in before.chunks_exact(stride).chain([last]) {
+            all.push(T::take(&mut Reader { bytes, at: 0, swap: false })?);
+        }
+        Ok(all)
+    }
+}
+
+/// [`Encode`](crate::Encode) and [`Decode`](crate::Decode) for a [`Flat`] type.
+#[macro_export]
+macro_rules! flat {
+    ($name:ty) => {
+        impl $crate::Encode for $name {
+            #[inline]
+            fn encode(&self, to: &mut $crate::Encoder) -> Result<(), $crate::Error> {
+                to.flat(self)
+            }
+
+            #[inline]
+            fn encode_slice(all: &[Self], to: &mut $crate::Encoder) -> Result<(), $crate::Error> {
+                to.flats(all)
+            }
+        }
+
+        impl $crate::Decode for $name {
+            const BYTES_MIN: usize = <Self as $crate::Flat>::LAYOUT.bytes_min();
+
+            #[inline]
+            fn decode(from: &mut $crate::Decoder<'_>) -> Result<Self, $crate::Error> {
+                from.flat()
+            }
+
+            #[inline]
+            fn decode_vec(
+                count: usize,
+                from: &mut $crate::Decoder<'_>,
+            ) -> Result<$crate::flat::Vec<Self>, $crate::Error> {
+                from.flats(count)
+            }
+        }
+    };
+}
+
+/// Writes with computed places.
+#[inline(never)]
+fn put_anywhere<T: Flat>(value: &T, to: &mut Writer<'_>) -> Result<(), Error> {
+    value.put(to)
+}
+
+/// Reads with computed places.
+#[inline(never)]
+fn take_anywhere<T: Flat>(from: &mut Reader<'_>) -> Result<T, Error> {
+    T::take(from)
+}
