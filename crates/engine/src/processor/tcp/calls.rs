@@ -3,7 +3,7 @@
 use punctual_link::kernel::HopState;
 use punctual_link::{Frame, IpPacket, IpTarget};
 use punctual_os::now;
-use punctual_proto::api::{UpcallDone, Work};
+use punctual_proto::api::{RtuClass, UpcallDone, Work};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
 use punctual_proto::{Instant, Nanos};
@@ -98,7 +98,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let more = worked.more && !is_full;
         let done = UpcallDone { units: worked.units, more, took: ended.since(begun) };
         self.node.finish_upcall(&work, done, ended);
-        if worked.delivered {
+        if worked.delivered && self.is_low_delay(role) {
             self.node.gave_program(id, ended);
         }
         match role {
@@ -110,6 +110,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             self.retry_hop(index, ended);
         }
         None
+    }
+
+    /// Whether the handler is one of a low-delay connection. A guaranteed one gives its program something with each segment and
+    /// has until the end of a period: it would cost best effort up to half of the time.
+    fn is_low_delay(&self, role: Role) -> bool {
+        let (Role::Input(index) | Role::Output(index)) = role else { return false };
+        let place = self.programs.tcp.as_ref().and_then(|tcp| tcp.places.get(&index));
+        place.is_some_and(|place| matches!(place.terms.class, RtuClass::LowDelay { .. }))
     }
 
     /// The SYN of a connection waits for the next hop's address: try again soon.
