@@ -71,8 +71,6 @@ impl TcpWorld {
                 let options = Options {
                     link: format!("{FLOWS}{PIPELINE}"),
                     processor: RELEASE.into(),
-                    // The short form, which tests run without optimisation, takes the assumed costs.
-                    measure: conditions.pick(false, true, true),
                     ..conditions.options()
                 };
                 engine = Some(pair.start_engines(&options, Hosting::Embedded)?);

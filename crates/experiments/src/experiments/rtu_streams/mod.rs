@@ -28,8 +28,7 @@ struct Figure {
     title: &'static str,
     /// Of the guaranteed connections, in ms.
     periods_ms: &'static [u64],
-    /// Bytes of a packet: of a short run, whose assumed costs let admission grant less, and of others.
-    packet_bytes: [u32; 2],
+    packet_bytes: u32,
     /// Packets of a period: the sweep, and that of a quick run.
     packets: [&'static [u32]; 2],
     /// Connections of best effort, whose programs are ordinary threads.
@@ -50,7 +49,7 @@ const SWEEP: [&[u32]; 2] = [&[1, 2, 3, 4], &[1, 4]];
 const THROUGHPUT: Figure = Figure {
     title: "RTU figure 8: three guaranteed connections",
     periods_ms: &[1, 2, 10],
-    packet_bytes: [4_096, 8_192],
+    packet_bytes: 4_096,
     packets: [&[1], &[1]],
     best_effort: 0,
     has_calls: false,
@@ -66,7 +65,7 @@ const THROUGHPUT: Figure = Figure {
 const BANDWIDTH: Figure = Figure {
     title: "RTU figure 10: guaranteed connections beside best effort",
     periods_ms: &[1, 5, 10],
-    packet_bytes: [1_024, 1_024],
+    packet_bytes: 1_024,
     packets: SWEEP,
     best_effort: 1,
     has_calls: false,

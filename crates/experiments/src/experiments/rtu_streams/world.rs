@@ -113,13 +113,12 @@ impl World {
         conditions: &Conditions,
     ) -> anyhow::Result<Self> {
         let mut tcp = TcpWorld::create(stack, setup, conditions)?;
-        let [short, usual] = figure.packet_bytes;
-        let bytes = conditions.pick(short, usual, usual);
-        let guaranteed = figure.periods_ms.iter().map(|&period| Spec::guaranteed(period, packets, bytes));
+        let guaranteed =
+            figure.periods_ms.iter().map(|&period| Spec::guaranteed(period, packets, figure.packet_bytes));
         let best_effort = (0..figure.best_effort).map(|_| Ok(Spec::best_effort()));
         let mut flows = Vec::new();
         for (number, spec) in guaranteed.chain(best_effort).enumerate() {
-            flows.push(join(&mut tcp, u32::try_from(number)?, spec?, bytes)?);
+            flows.push(join(&mut tcp, u32::try_from(number)?, spec?, figure.packet_bytes)?);
         }
         let mut caller = None;
         if figure.has_calls {
