@@ -23,7 +23,7 @@ const PACKET_BYTES: u16 = 1_500;
 const SEGMENT_BYTES: usize = 1_448;
 /// Messages of a program's ring in each direction, and the bytes of one.
 const RING: (u32, u32) = (4, 4_096);
-/// Messages that one call hands over at most, and bytes that fill them.
+/// Segments that fill what one call hands over.
 const HELD_SEGMENTS: usize = 12;
 /// Connections are held up so often for each segment that is measured alone.
 const HELD_SHARE: usize = 4;
