@@ -122,7 +122,7 @@ impl<M: Memory> Plane<M> {
         // A program in another process is judged by its report.
         let verdict = match rtu.remote {
             Some(_) => Verdict::default(),
-            None => rtu.conduct.judge(done, (work.packets, declared), disturbance, now),
+            None => rtu.conduct.judge(done, (work.packets, declared), disturbance, (rtu.called, now)),
         };
         rtu.count(verdict);
         // What it has brought upon itself is not the processor's fault.

@@ -58,19 +58,21 @@ pub(super) struct Verdict {
 }
 
 impl Conduct {
-    /// Judges a call that was `given` so many PDUs, for whose work its handler has `declared` a time.
+    /// Judges a call that `began` then, was `given` so many PDUs, and for whose work its handler has `declared` a time. What
+    /// the node did to send for it is between `began` and `now`, and no time that the handler took.
     pub fn judge(
         &mut self,
         done: &UpcallDone,
         (given, declared): (u32, Nanos),
         disturbance: Disturbance,
-        now: Instant,
+        (began, now): (Instant, Instant),
     ) -> Verdict {
         let Disturbance { burst, rho, idle } = disturbance;
-        // Idle time makes up for the delay of other handlers; interference takes its share of all time.
-        let paid = (idle - self.idle_seen) + rho.of(now.since(self.checked_at) - done.took);
+        // Idle time makes up for the delay of other handlers; interference takes its share of all time. Its share of the call
+        // may come at the call's end: time before the call cannot pay for it.
+        let paid = (idle - self.idle_seen) + rho.of(began.since(self.checked_at));
         (self.checked_at, self.idle_seen) = (now, idle);
-        self.excess = ((self.excess - paid) + done.took) - declared - rho.of(done.took);
+        self.excess = ((self.excess - paid) + done.took) - declared - rho.of(now.since(began));
         let overran = done.took > declared && self.excess > burst;
         self.excess = self.excess.min(burst);
         let ignored_yield = done.units > given;
@@ -97,8 +99,18 @@ mod tests {
     const AT: fn(u64) -> Instant = |ms| Instant(ms * 1_000_000);
     const QUIET: Disturbance = Disturbance { burst: Nanos::from_micros(40), rho: Ppm(0), idle: Nanos::ZERO };
 
+    /// A call that ends `at`.
+    fn until(at: Instant, done: &UpcallDone) -> (Instant, Instant) {
+        (Instant(at.0.saturating_sub(done.took.0)), at)
+    }
+
     fn call(took: Nanos) -> UpcallDone {
         UpcallDone { units: 1, more: false, took }
+    }
+
+    /// One PDU, declared at 20 us, and no idle time.
+    fn judge(conduct: &mut Conduct, done: &UpcallDone, at: Instant) -> Verdict {
+        conduct.judge(done, (1, US(20)), QUIET, until(at, done))
     }
 
     #[test]
@@ -106,7 +118,7 @@ mod tests {
         let mut conduct = Conduct::default();
         for n in 0..1_000 {
             let took = if n % 10 == 0 { US(50) } else { US(15) };
-            let verdict = conduct.judge(&call(took), (1, US(20)), QUIET, AT(n));
+            let verdict = judge(&mut conduct, &call(took), AT(n));
             assert_eq!(verdict, Verdict::default(), "call {n}");
         }
     }
@@ -114,8 +126,7 @@ mod tests {
     #[test]
     fn calls_that_are_always_a_little_longer_are_found() {
         let mut conduct = Conduct::default();
-        let calls =
-            (0..).take_while(|n| conduct.judge(&call(US(21)), (1, US(20)), QUIET, AT(*n)).demote.is_none());
+        let calls = (0..).take_while(|n| judge(&mut conduct, &call(US(21)), AT(*n)).demote.is_none());
         assert_eq!(calls.count() as u32, 40 + RTU_STRIKES_MAX - 1, "after the burst, one each time");
     }
 
@@ -124,7 +135,10 @@ mod tests {
         let mut conduct = Conduct::default();
         for n in 0..1_000 {
             let idle = Disturbance { idle: US(30) * n, ..QUIET };
-            assert_eq!(conduct.judge(&call(US(45)), (1, US(20)), idle, AT(n)), Verdict::default());
+            assert_eq!(
+                conduct.judge(&call(US(45)), (1, US(20)), idle, until(AT(n), &call(US(45)))),
+                Verdict::default()
+            );
         }
     }
 
@@ -134,12 +148,25 @@ mod tests {
         let greedy = UpcallDone { units: 2, ..call(US(5)) };
         let spell = RTU_SPELL.0 / 1_000_000;
         for n in 0..50 {
-            let verdict = conduct.judge(&greedy, (1, US(20)), QUIET, AT(n * spell / 3));
+            let verdict = judge(&mut conduct, &greedy, AT(n * spell / 3));
             assert!(verdict.ignored_yield && verdict.demote.is_none(), "at most six in two spells: {n}");
         }
-        let demoted = (0..RTU_STRIKES_MAX).find_map(|n| {
-            conduct.judge(&greedy, (1, US(20)), QUIET, AT(50 * spell / 3 + u64::from(n))).demote
-        });
+        let demoted = (0..RTU_STRIKES_MAX)
+            .find_map(|n| judge(&mut conduct, &greedy, AT(50 * spell / 3 + u64::from(n))).demote);
         assert_eq!(demoted, Some(Misconduct::IgnoredYield));
+    }
+
+    /// The node sends for 200 us, in which interference of 10 % has 20 us more. They fall into the next call.
+    #[test]
+    fn interference_has_its_share_of_what_the_node_sends() {
+        let mut conduct = Conduct::default();
+        let busy = Disturbance { rho: Ppm(100_000), ..QUIET };
+        let at = |us: u64| Instant(1_000_000_000 + us * 1_000);
+        let first = conduct.judge(&call(US(60)), (1, US(20)), busy, (at(0), at(260)));
+        assert_eq!(first, Verdict::default(), "the whole burst");
+        let second = conduct.judge(&call(US(46)), (1, US(20)), busy, (at(260), at(306)));
+        assert_eq!(second, Verdict::default(), "26 us of the last 306");
+        let third = conduct.judge(&call(US(30)), (1, US(20)), busy, (at(306), at(336)));
+        assert!(third.overran, "7 us are left");
     }
 }

@@ -201,7 +201,8 @@ impl<M: Memory> Rtu<M> {
         let declared = self.terms.cost.of(done.units.clamp(1, given.max(1)));
         self.counters.took_max = self.counters.took_max.max(done.took);
         let took = if timed { done.took } else { Nanos::ZERO };
-        let verdict = self.conduct.judge(&UpcallDone { took, ..done }, (given, declared), disturbance, now);
+        let span = (Instant(now.0.saturating_sub(took.0)), now);
+        let verdict = self.conduct.judge(&UpcallDone { took, ..done }, (given, declared), disturbance, span);
         self.count(verdict);
         verdict.demote
     }
