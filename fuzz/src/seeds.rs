@@ -81,6 +81,8 @@ pub fn profile() -> Vec<Vec<u8>> {
         deliver_message_ns: 700,
         copy_kib_ns: 120,
         cold_start_ns: 21_000,
+        segment_ns: 4_000,
+        segment_call_ns: 2_000,
     };
     let profile = Profile {
         version: PROFILE_VERSION,

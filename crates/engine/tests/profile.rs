@@ -40,11 +40,15 @@ fn measured(driver: &str, wires: Wires) {
     let samples = measure(&Plain, wires, plan).unwrap_or_else(|error| panic!("{error}"));
     let profile = profile_of(&samples, driver, "a test", true);
     for (name, series) in samples.series() {
-        let least = if name.starts_with("cold_") { 30 } else { 100 };
+        let is_rare = name.starts_with("cold_") || name == "segment_call";
+        let least = if is_rare { 30 } else { 100 };
         assert!(series.len() >= least, "{name} has {} samples", series.len());
     }
     let costs = profile.costs;
+    let segments = [costs.segment_ns, costs.segment_call_ns];
     for ns in [costs.send_packet_ns, costs.forward_packet_ns, costs.receive_packet_ns, costs.send_message_ns]
+        .into_iter()
+        .chain(segments)
     {
         assert!((10..1_000_000).contains(&ns), "{costs:?}");
     }

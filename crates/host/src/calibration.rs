@@ -5,7 +5,7 @@ use std::path::Path;
 use punctual_engine::WORK_SLICE;
 use punctual_engine::profile::{
     Machine, MeasureError, OtherCosts, Plan, Profile, ProfileError, Rings, costs_with_margin, measure,
-    profile_of, quantum_that_fits, too_short,
+    profile_of, quantum_that_fits, segment_with_margin, too_short,
 };
 use punctual_ipc::api::ProfileStatus;
 use punctual_os::realtime;
@@ -134,6 +134,7 @@ fn apply(
     let margin = settings.margin;
     let charged = costs_with_margin(&profile.costs.cpu_costs(), margin);
     config.node.cpu.costs = settings.given.over(&charged);
+    config.segment = settings.given.over_segment(segment_with_margin(profile.costs.segment(), margin));
     let costs_from = match foreign {
         None => CostSource::Measured { margin, short: profile.short },
         Some(_) => CostSource::Foreign { margin },

@@ -20,7 +20,7 @@ use crate::running::EngineHost;
 use crate::service::server::Server;
 
 use crate::tcp::opener::Opener;
-use crate::tcp::{TcpError, TcpWish};
+use crate::tcp::{TcpError, TcpSetup, TcpWish};
 pub use tcp::{TcpCloser, TcpEnds, TcpListening};
 
 /// A program's handler on an engine's processor.
@@ -42,9 +42,8 @@ impl EmbeddedHost {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let engine = host.engine();
-        let links = host.tcp_links().to_vec();
-        let tcp =
-            (!links.is_empty()).then(|| Opener::start(engine.clone(), links, Forbidden::Allow)).transpose();
+        let setup = TcpSetup { forbidden: Forbidden::Allow, ..host.tcp_setup().clone() };
+        let tcp = (!setup.links.is_empty()).then(|| Opener::start(engine.clone(), setup)).transpose();
         let tcp = tcp.map_err(io::Error::other)?;
         let mut server = Server::new(host, Quotas::UNLIMITED, None)?;
         server.add_session(theirs)?;

@@ -32,6 +32,7 @@ use crate::calibration::{CalibrationError, calibrate};
 use crate::config::{ConfigError, DaemonConfig, HostConfig, LinkDriver, TcpRights};
 use crate::priorities::Priorities;
 use crate::service::{Host, HostGone};
+use crate::tcp::TcpSetup;
 use crate::tcp::daemon::DaemonTcp;
 
 use crate::journal::{Journal, Line};
@@ -70,7 +71,7 @@ pub struct EngineHost {
     co_scheduling: Option<Priorities>,
     profile: ProfileStatus,
     journal: RefCell<Journal>,
-    tcp_links: Vec<(LinkId, u32)>,
+    tcp_setup: TcpSetup,
     tcp: OnceCell<DaemonTcp>,
     tcp_rights: TcpRights,
     capturing: Capturing,
@@ -108,7 +109,7 @@ impl Prepared {
         let Self { config, profile } = self;
         let sleeps = config.spin == Nanos::ZERO && links.iter().all(|link| link.spins().longest() == 0);
         let engine = Engine::start(config.engine_config(links)?)?;
-        let (tcp_links, capturing) = (tcp_links(&config), Capturing::of(&config));
+        let (tcp_setup, capturing) = (tcp_setup(&config), Capturing::of(&config));
         let events = engine.events();
         Ok(EngineHost {
             engine,
@@ -121,7 +122,7 @@ impl Prepared {
             profile,
             journal: RefCell::new(Journal::new(&config.node)),
             node: config.node,
-            tcp_links,
+            tcp_setup,
             tcp: OnceCell::new(),
             tcp_rights: config.daemon.tcp_rights,
             capturing,
@@ -129,13 +130,12 @@ impl Prepared {
     }
 }
 
-/// Links with room for TCP of this host's own, and the longest packet of each.
-fn tcp_links(config: &HostConfig) -> Vec<(LinkId, u32)> {
+fn tcp_setup(config: &HostConfig) -> TcpSetup {
     let links = config.node.links.iter().zip(&config.drivers).zip(0..);
     let rooms = links.filter(|((_, driver), _)| driver.tcp_rooms()[0] > 0);
-    rooms
-        .map(|((link, _), id)| (LinkId(id), link.packet_bytes_max.min(link.best_effort_bytes_max())))
-        .collect()
+    let links =
+        rooms.map(|((link, _), id)| (LinkId(id), link.packet_bytes_max.min(link.best_effort_bytes_max())));
+    TcpSetup { links: links.collect(), segment: config.segment, forbidden: config.forbidden_calls }
 }
 
 impl Capturing {
@@ -156,13 +156,13 @@ impl Capturing {
 }
 
 impl EngineHost {
-    /// Links with room for TCP of this host's own, and the longest packet of each.
-    pub(crate) fn tcp_links(&self) -> &[(LinkId, u32)] {
-        &self.tcp_links
+    /// What its TCP is made of.
+    pub(crate) const fn tcp_setup(&self) -> &TcpSetup {
+        &self.tcp_setup
     }
 
-    fn start_tcp(&self, links: Vec<(LinkId, u32)>, alarm: &Alarm) -> io::Result<()> {
-        let tcp = DaemonTcp::start(self.engine.clone(), links, alarm, self.forbidden_calls);
+    fn start_tcp(&self, setup: TcpSetup, alarm: &Alarm) -> io::Result<()> {
+        let tcp = DaemonTcp::start(self.engine.clone(), setup, alarm);
         // It is started once.
         let _ = self.tcp.set(tcp.map_err(io::Error::other)?);
         Ok(())
@@ -250,11 +250,12 @@ impl Host for EngineHost {
     }
 
     fn serve_tcp(&self, alarm: &Alarm) -> io::Result<()> {
-        if self.tcp_links.is_empty() { Ok(()) } else { self.start_tcp(self.tcp_links.clone(), alarm) }
+        if self.tcp_setup.links.is_empty() { Ok(()) } else { self.start_tcp(self.tcp_setup.clone(), alarm) }
     }
 
     fn serve_joined_tcp(&self, alarm: &Alarm) -> io::Result<()> {
-        if self.tcp.get().is_some() { Ok(()) } else { self.start_tcp(Vec::new(), alarm) }
+        let setup = || TcpSetup { links: Vec::new(), ..self.tcp_setup.clone() };
+        if self.tcp.get().is_some() { Ok(()) } else { self.start_tcp(setup(), alarm) }
     }
 
     fn tcp(&self) -> Option<&DaemonTcp> {

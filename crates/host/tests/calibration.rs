@@ -52,6 +52,8 @@ impl File {
             deliver_message_ns: 800,
             copy_kib_ns: 100,
             cold_start_ns: 20_000,
+            segment_ns: 4_000,
+            segment_call_ns: 2_000,
         };
         let mut profile = profile_of(&PathSamples::default(), "memory", "a test", false);
         (profile.costs, profile.turn_ns) = (costs, 1_000);
@@ -71,13 +73,15 @@ impl Drop for File {
 fn a_profile_sets_the_costs_with_its_margin_and_explicit_ones_override() {
     let file = File::of("own", |_| {});
     let mut config = host(&format!(
-        "profile = {:?}\nprofile_margin = \"50%\"\n[processor.costs]\ndeliver_message = \"9us\"",
+        "profile = {:?}\nprofile_margin = \"50%\"\n[processor.costs]\ndeliver_message = \"9us\"\n\
+         segment_call = \"7us\"",
         file.0
     ));
     let settled = calibrate(&mut config, &SharedRings).expect("a profile of this machine");
     let costs = config.node.cpu.costs;
     assert_eq!((costs.send_packet, costs.send_packet_later), (Nanos(6_000), Nanos(3_000)));
     assert_eq!(costs.deliver_message, Nanos(9_000));
+    assert_eq!((config.segment.unit, config.segment.run), (Nanos(6_000), Nanos(7_000)));
     assert_eq!(config.node.cpu.costs_from, CostSource::Measured { margin: Ppm(500_000), short: false });
     assert!(settled.summary.contains("a test"), "{settled}");
 }
@@ -145,9 +149,11 @@ fn costs_that_are_configured_settle_the_quantum_too() {
 fn what_is_not_to_be_measured_is_as_configured() {
     for processor in ["", "profile_measure = false"] {
         let mut config = host(processor);
-        let before = config.node.cpu.costs;
+        let before = (config.node.cpu.costs, config.segment);
         let settled = calibrate(&mut config, &SharedRings).expect("as configured");
-        assert_eq!((config.node.cpu.costs, settled.costs_from), (before, CostSource::Configured));
+        let costs = (config.node.cpu.costs, config.segment);
+        assert_eq!((costs, settled.costs_from), (before, CostSource::Configured));
+        assert_eq!((config.segment.run, config.segment.unit), (Nanos(5_000), Nanos(15_000)));
     }
     let missing = "profile = \"/nonexistent/profile.toml\"\nprofile_measure = false";
     let error = calibrate(&mut host(missing), &SharedRings).expect_err("no file").to_string();

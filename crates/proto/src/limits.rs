@@ -4,6 +4,10 @@ use punctual_analysis::{CATCH_UP, Nanos, Ppm};
 
 /// Burst of the caps on best-effort processing: what a processor would do in this time.
 pub const CPU_CAP_WINDOW: Nanos = Nanos::from_millis(10);
+/// How long best effort waits when a program that precedes it was woken: enough for the wake-up, an answer and the sleep after it.
+/// Programs run below the processor, whose best effort would come first otherwise (RTU 4.3: application handlers are in the run
+/// queue, before best effort).
+pub const GIVE_WAY: Nanos = Nanos::from_micros(50);
 /// Longest name of a host or port.
 pub const NAME_BYTES_MAX: usize = 63;
 /// Bytes of the data header on the wire (ADR 0004).
@@ -219,7 +223,7 @@ pub const DECISIONS_AT_ONCE_MAX: usize = 4;
 /// Receivers' requests that wait for a reply, in either direction.
 pub const REQUESTS_MAX: usize = 1_024;
 /// Programs' handlers of a node.
-pub const RTU_HANDLERS_MAX: usize = 4_096;
+pub const RTU_HANDLERS_MAX: usize = 32_768;
 /// Bytes behind an IP packet of a program's handler by which the node's driver knows where it goes.
 pub const RAW_TAG_BYTES: usize = 8;
 /// Programs' handlers that one call makes ready because their time has come.

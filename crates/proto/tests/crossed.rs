@@ -64,6 +64,7 @@ const S: u64 = 1_000_000_000;
 
 crossed! {
     CPU_CAP_WINDOW = 10 * MS => "tests/sched.rs" caps_hold_best_effort_back_and_never_guaranteed_work;
+    GIVE_WAY = 50_000 => "tests/sched.rs" best_effort_gives_way_for_a_while_and_half_of_the_time_at_most;
     NAME_BYTES_MAX = 63 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
     HEADER_BYTES = 64 => "tests/wire.rs" golden_bytes;
     FRAGMENT_BYTES_DEFAULT = 1_400 => "tests/limits.rs" a_packet_of_the_default_size_fits_and_a_byte_more_does_not;
@@ -161,7 +162,7 @@ crossed! {
     REQUESTS_MAX = 1_024 => "tests/signalling/limits.rs" requests_of_receivers_are_bounded_at_both_ends;
     LISTENERS_MAX = 4_224 => "tests/limits.rs" listeners_are_bounded_and_each_that_closes_makes_room;
     LISTENERS_FOR_ROOT = 128 => "../host/src/service/quota.rs" listeners_are_kept_for_root_if_other_users_hold_all_others;
-    RTU_HANDLERS_MAX = 4_096 => "tests/node_rtu.rs" handlers_are_bounded_and_each_that_goes_makes_room;
+    RTU_HANDLERS_MAX = 32_768 => "tests/node_rtu.rs" handlers_are_bounded_and_each_that_goes_makes_room;
     RAW_TAG_BYTES = 8 => "tests/node_rtu_sending.rs" a_packet_that_leaves_as_it_is_has_no_header;
     RTUS_DUE_MAX = 64 => "tests/node_rtu.rs" timers_that_expire_together_are_noticed_in_parts;
     RTU_UNITS_MAX = 1_024 => "tests/node_rtu.rs" numbers_go_to_their_limits_and_not_beyond;

@@ -14,7 +14,7 @@ use punctual_proto::limits::{
     RATE_ERROR_MAX, RATE_FULL_TIMES, RATE_QUEUED_MAX, RATE_STEP, RATE_TIME, RATE_WAITING_MAX,
 };
 use punctual_proto::wire::{Header, Kind};
-use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
 use punctual_rig::{Slow, World, line_config, name};
 
 const LINK: LinkId = LinkId(0);

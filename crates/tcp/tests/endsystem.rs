@@ -528,6 +528,11 @@ fn an_input_handler_has_work_only_when_there_is_some() {
     assert!(client.outbox.send(&[3; 2 * CHUNK_BYTES as usize], now));
     assert!(!world.run(Nanos::from_millis(50), |_| {}, |_| false));
     assert_eq!(has_input(&mut world), [false, true], "a ring of one message is full");
+    let now = world.now;
+    let has_delivered = |world: &mut World| world.hosts[1].tcp.input(0, 1, now).delivered;
+    assert!(!has_delivered(&mut world), "the ring is full");
+    world.read(1);
+    assert!(has_delivered(&mut world) && !has_delivered(&mut world), "the rest, once");
     assert!(!world.run(Nanos::from_millis(50), |world| world.read(1), |_| false));
     assert_eq!(has_input(&mut world), [false, false], "the rest was read");
     world.hosts[0].tcp.close(0);

@@ -183,6 +183,8 @@ fn profile(request: &Request, driver: Driver, paths: &[paths::Measured], wakes: 
             (&mut ours.deliver_message_ns, theirs.deliver_message_ns),
             (&mut ours.copy_kib_ns, theirs.copy_kib_ns),
             (&mut ours.cold_start_ns, theirs.cold_start_ns),
+            (&mut ours.segment_ns, theirs.segment_ns),
+            (&mut ours.segment_call_ns, theirs.segment_call_ns),
             (&mut profile.turn_ns, other.turn_ns),
         ] {
             *ours = theirs.max(*ours);

@@ -196,8 +196,23 @@ pub(super) fn paths(all: &[Measured]) -> Vec<Row> {
             rows.push(row(table, format!("{what} [{on}]"), paper, series, is_used));
         }
         rows.extend(cold_units(&on, samples));
+        rows.extend(segments(&on, samples));
     }
     rows
+}
+
+/// Calls of the handlers of a TCP connection (ADR 0054).
+fn segments(on: &str, samples: &PathSamples) -> Vec<Row> {
+    [
+        ("output, segment of 1448 B", &samples.segment_out, true),
+        ("input, segment of 1448 B", &samples.segment_in, true),
+        ("output, acknowledgement", &samples.ack_out, true),
+        ("input, acknowledgement", &samples.ack_in, true),
+        ("input, what waited for room in the program's ring", &samples.segment_call, true),
+    ]
+    .into_iter()
+    .map(|(what, series, is_used)| row("TCP", format!("{what} [{on}]"), "-", series, is_used))
+    .collect()
 }
 
 /// Units that begin after idle time, one behind the other (ADR 0024).

@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use punctual_proto::Nanos;
+use punctual_proto::api::RtuCost;
 use punctual_proto::config::CpuCosts;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -14,8 +15,8 @@ use super::machine::Machine;
 use super::summary::Summary;
 
 /// Version of the file and of what its costs mean. A profile of another version is measured again. Version 2
-/// brought cold starts.
-pub const PROFILE_VERSION: u32 = 2;
+/// brought cold starts, version 3 segments of TCP.
+pub const PROFILE_VERSION: u32 = 3;
 /// No cost of one packet or message is longer on a machine that could guarantee anything.
 const COST_NS_MAX: u64 = 10_000_000;
 /// The last line: without it a number may have lost digits.
@@ -48,7 +49,7 @@ pub struct Profile {
     pub measurements: BTreeMap<String, Summary>,
 }
 
-/// See [`CpuCosts`]; in ns.
+/// See [`CpuCosts`] and [`Costs::segment`]; in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names are those of CpuCosts")]
@@ -61,6 +62,8 @@ pub struct Costs {
     pub deliver_message_ns: u64,
     pub copy_kib_ns: u64,
     pub cold_start_ns: u64,
+    pub segment_ns: u64,
+    pub segment_call_ns: u64,
 }
 
 /// A profile that cannot be used, in one line with the fix.
@@ -160,6 +163,8 @@ impl Profile {
             ("send_packet_later_ns", costs.send_packet_later_ns),
             ("forward_packet_ns", costs.forward_packet_ns),
             ("receive_packet_ns", costs.receive_packet_ns),
+            ("segment_ns", costs.segment_ns),
+            ("segment_call_ns", costs.segment_call_ns),
         ];
         if let Some((name, _)) = needed.iter().find(|(_, ns)| *ns == 0) {
             return Err(format!("costs.{name} is 0, no work is free"));
@@ -234,6 +239,12 @@ impl Costs {
             cold_start: Nanos(self.cold_start_ns),
         }
     }
+
+    /// What a handler of TCP declares, without a margin: each segment, of any kind and in either direction, and besides each
+    /// call, which may hand over what waited for room in the program's ring.
+    pub const fn segment(&self) -> RtuCost {
+        RtuCost { run: Nanos(self.segment_call_ns), unit: Nanos(self.segment_ns) }
+    }
 }
 
 #[cfg(test)]
@@ -255,6 +266,8 @@ pub(super) mod tests {
                 deliver_message_ns: 700,
                 copy_kib_ns: 120,
                 cold_start_ns: 21_000,
+                segment_ns: 4_500,
+                segment_call_ns: 2_500,
             },
             turn_ns: 1_500,
             wake_up_ns: 60_000,
@@ -294,9 +307,9 @@ pub(super) mod tests {
         assert!(with("send_packet_ns = 4000", "send_packet_ns = -1").contains("p.toml"));
         assert!(with("send_packet_ns = 4000", "send_packet_ns = \"4us\"").contains("line "));
         assert!(with("turn_ns", "turns_ns").contains("turns_ns"));
-        assert!(with("version = 2", "version = 7").contains("version 7"));
-        let older = with("version = 2", "version = 1");
-        assert!(older.contains("is of version 1, this program reads version 2: measure again"), "{older}");
+        assert!(with("version = 3", "version = 7").contains("version 7"));
+        let older = with("version = 3", "version = 2");
+        assert!(older.contains("is of version 2, this program reads version 3: measure again"), "{older}");
         assert!(parse("").expect_err("empty").contains("no version"));
         assert!(parse("\u{0}\u{1}garbage").expect_err("garbage").contains("line 1"));
     }

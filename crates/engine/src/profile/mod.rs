@@ -16,6 +16,7 @@ pub use measure::{MeasureError, PathSamples, Plan, Rings, Wires, measure, udp_wi
 pub use summary::{BLOCK_UNITS, HOLE_NS, Summary};
 pub use units::{OtherCosts, QUANTUM_MAX, quantum_that_fits, too_short};
 
+use punctual_proto::api::RtuCost;
 use punctual_proto::config::CpuCosts;
 use punctual_proto::{Nanos, Ppm};
 
@@ -42,6 +43,11 @@ pub fn costs_with_margin(costs: &CpuCosts, margin: Ppm) -> CpuCosts {
         copy_kib: with(costs.copy_kib),
         cold_start: with(costs.cold_start),
     }
+}
+
+/// The cost of a segment with `margin` added.
+pub fn segment_with_margin(cost: RtuCost, margin: Ppm) -> RtuCost {
+    RtuCost { run: with_margin(cost.run, margin), unit: with_margin(cost.unit, margin) }
 }
 
 /// A profile of path costs alone.

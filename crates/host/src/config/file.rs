@@ -170,6 +170,8 @@ pub(super) struct CostsTable {
     pub deliver_message: Maybe<Nanos>,
     pub copy_kib: Maybe<Nanos>,
     pub cold_start: Maybe<Nanos>,
+    pub segment: Maybe<Nanos>,
+    pub segment_call: Maybe<Nanos>,
 }
 
 #[derive(Debug, Default, Deserialize)]

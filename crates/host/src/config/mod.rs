@@ -31,7 +31,7 @@ use punctual_os::calls::Forbidden;
 use punctual_os::realtime::{RealTime, SchedulingClass};
 use punctual_os::{heap, random_u64};
 use punctual_proto::Ppm;
-use punctual_proto::api::UserId;
+use punctual_proto::api::{RtuCost, UserId};
 use punctual_proto::config::{KernelTraffic, NodeConfig};
 use punctual_proto::ids::Epoch;
 use punctual_trial::{Defence, holds};
@@ -73,6 +73,9 @@ pub struct HostConfig {
     /// The source of the processor's costs; `node.cpu.costs` are the configured ones until
     /// [`calibrate`](crate::calibrate()) has decided.
     pub profile: ProfileSettings,
+    /// What a segment of TCP is declared to take; as `node.cpu.costs`, it is the configured one until
+    /// [`calibrate`](crate::calibrate()) has decided.
+    pub segment: RtuCost,
     /// Packets of a unit as configured; `None`: [`calibrate`](crate::calibrate()) takes as many as fit, and until then
     /// `node.cpu` has the least.
     pub quantum: Option<u32>,
@@ -298,7 +301,7 @@ impl HostConfig {
         let node = NodeConfig { epoch: Epoch(epoch), links: self.paced_links(), ..self.node.clone() };
         let &Self { real_time, spin, forbidden_calls, heap, .. } = self;
         let tcp = self.tcp_limits(random()?, random()?);
-        let node = if tcp.connections_max > 0 { with_tcp_calls(node) } else { node };
+        let node = if tcp.connections_max > 0 { with_tcp_calls(node, self.segment) } else { node };
         Ok(EngineConfig {
             node,
             links,
@@ -326,8 +329,8 @@ impl HostConfig {
 const TCP_PATHS_MAX: u32 = 1_024;
 
 /// The configuration of a node whose best-effort handlers run TCP: admission counts with their calls.
-fn with_tcp_calls(mut node: NodeConfig) -> NodeConfig {
+fn with_tcp_calls(mut node: NodeConfig, segment: RtuCost) -> NodeConfig {
     let packet_bytes = node.links.iter().map(|link| link.packet_bytes_max).max().unwrap_or(0);
-    node.cpu.best_effort_call_max = crate::tcp::best_effort_call(&node.cpu.costs, packet_bytes);
+    node.cpu.best_effort_call_max = crate::tcp::best_effort_call(&node.cpu.costs, segment, packet_bytes);
     node
 }

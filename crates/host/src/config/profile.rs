@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use punctual_engine::profile::MARGIN_DEFAULT;
+use punctual_proto::api::RtuCost;
 use punctual_proto::config::CpuCosts;
 use punctual_proto::{Nanos, Ppm};
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,10 @@ pub struct GivenCosts {
     pub deliver_message: Option<Nanos>,
     pub copy_kib: Option<Nanos>,
     pub cold_start: Option<Nanos>,
+    /// Each segment of TCP.
+    pub segment: Option<Nanos>,
+    /// Each call of a handler of TCP besides.
+    pub segment_call: Option<Nanos>,
 }
 
 impl GivenCosts {
@@ -76,7 +81,12 @@ impl GivenCosts {
         }
     }
 
-    /// Whether all costs are given, so that none must be measured.
+    /// `cost` of a segment of TCP, with the given values in their place.
+    pub fn over_segment(&self, cost: RtuCost) -> RtuCost {
+        RtuCost { run: self.segment_call.unwrap_or(cost.run), unit: self.segment.unwrap_or(cost.unit) }
+    }
+
+    /// Whether all costs of messages and packets are given, so that none must be measured.
     pub fn is_complete(&self) -> bool {
         let Self {
             send_message,
@@ -87,6 +97,8 @@ impl GivenCosts {
             deliver_message,
             copy_kib,
             cold_start: _,
+            segment: _,
+            segment_call: _,
         } = self;
         [send_message, send_packet, forward_packet, receive_packet, deliver_message, copy_kib]
             .into_iter()

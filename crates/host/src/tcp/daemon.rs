@@ -15,16 +15,15 @@ use punctual_engine::tcp::{Flow, TcpId, TcpRefusal, TcpStatus};
 use punctual_ipc::api::{TcpEnd, TcpSetting};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_ipc::wake::Alarm;
-use punctual_os::calls::Forbidden;
 use punctual_proto::Nanos;
 use punctual_proto::api::{RtuClass, UserId};
-use punctual_proto::ids::{ChannelId, LinkId};
+use punctual_proto::ids::ChannelId;
 
 use super::opener::{
     Accepting, Handle, Listener, LookUp, Notify, Opener, Prepared, ProgramRings, TcpNews, confine,
 };
 use super::paths::Join;
-use super::{LOOK_UP_PAUSE, RING, TcpError, TcpWish, api_end, engine_setting};
+use super::{LOOK_UP_PAUSE, RING, TcpError, TcpSetup, TcpWish, api_end, engine_setting};
 
 /// What happened to a connection or a listener.
 #[derive(Debug)]
@@ -166,13 +165,9 @@ impl DaemonTcp {
     ///
     /// # Errors
     /// [`TcpError`].
-    pub fn start(
-        handle: Handle,
-        links: Vec<(LinkId, u32)>,
-        alarm: &Alarm,
-        forbidden: Forbidden,
-    ) -> Result<Self, TcpError> {
-        let opener = Opener::start(handle.clone(), links, forbidden)?;
+    pub(crate) fn start(handle: Handle, setup: TcpSetup, alarm: &Alarm) -> Result<Self, TcpError> {
+        let forbidden = setup.forbidden;
+        let opener = Opener::start(handle.clone(), setup)?;
         let ((sender, reports), (jobs, queue)) = (channel(), channel());
         let reporter = Reporter { reports: sender, alarm: alarm.clone() };
         let theirs = reporter.clone();

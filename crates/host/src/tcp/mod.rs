@@ -18,6 +18,7 @@ use punctual_engine::tcp::{TcpConfig, TcpRefusal, TcpTerms};
 use punctual_ipc::ring::RingError;
 use punctual_link::kernel::KernelError;
 use punctual_link::{Inlet, Stream};
+use punctual_os::calls::Forbidden;
 use punctual_proto::Nanos;
 use punctual_proto::api::{RtuClass, RtuCost, RtuSending, RtuTarget, RtuTerms};
 use punctual_proto::config::{CpuCosts, WorkKind};
@@ -36,9 +37,9 @@ pub(crate) const RING: (u32, u32) = (64, 4_096);
 pub(crate) const SEGMENTS: u32 = 64;
 /// Packets of a connection between the wire and its input handler at most.
 const BUFFERS: u32 = 256;
-/// Time that a segment is declared to take, in each direction, the copy to or from the program's ring included. A profile does
-/// not measure it yet.
-const SEGMENT_COST: RtuCost = RtuCost { run: Nanos::from_micros(5), unit: Nanos::from_micros(15) };
+/// Time that a segment is declared to take where nothing was measured, in each direction, the copy to or from the program's ring
+/// included: enough for a slow machine.
+pub(crate) const SEGMENT_COST: RtuCost = RtuCost { run: Nanos::from_micros(5), unit: Nanos::from_micros(15) };
 /// What a connection holds besides its rings, in bytes: its buffers in both directions, and its ring of segments.
 pub(crate) const CONNECTION_BYTES: u64 = 640 << 10;
 /// What a listener holds for each connection that may wait.
@@ -47,12 +48,23 @@ pub(crate) const LISTENER_BYTES: u64 = 256 << 10;
 const QUANTUM: u32 = 2;
 
 /// Time of the longest call of a best-effort handler of TCP, with the node's part of it.
-pub(crate) fn best_effort_call(costs: &CpuCosts, packet_bytes: u32) -> Nanos {
+pub(crate) fn best_effort_call(costs: &CpuCosts, segment: RtuCost, packet_bytes: u32) -> Nanos {
     let sent = costs.of_unit(WorkKind::Send, 1, packet_bytes, true);
-    costs.dispatch() + SEGMENT_COST.of(QUANTUM) + sent * u64::from(QUANTUM)
+    costs.dispatch() + segment.of(QUANTUM) + sent * u64::from(QUANTUM)
 }
 /// Packets that every path carries, over IPv4 (RFC 791) and IPv6 (RFC 8200 5), in bytes.
 const IP_PACKET_BYTES_MIN: [u32; 2] = [576, 1_280];
+
+/// What TCP of a host is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct TcpSetup {
+    /// Links with room for connections, and the longest packet of each.
+    pub links: Vec<(LinkId, u32)>,
+    /// What a segment is declared to take.
+    pub segment: RtuCost,
+    /// What happens to a thread at a system call that is not in its list.
+    pub forbidden: Forbidden,
+}
 
 /// Why a connection or a listener cannot be had.
 #[derive(Debug, Error)]
@@ -119,8 +131,13 @@ impl TcpWish {
 }
 
 /// Terms of the handlers of a class on a link. The program's own time for a segment is the input handler's.
-fn terms(class: RtuClass, handler_time: Nanos, link: LinkId, segment_bytes: u32) -> TcpTerms {
-    let terms = handler_terms(class, if class == RtuClass::BestEffort { QUANTUM } else { 1 });
+fn terms(
+    (class, cost): (RtuClass, RtuCost),
+    handler_time: Nanos,
+    link: LinkId,
+    segment_bytes: u32,
+) -> TcpTerms {
+    let terms = handler_terms((class, cost), if class == RtuClass::BestEffort { QUANTUM } else { 1 });
     let sending = RtuSending { to: RtuTarget::Link(link), packets: 1, payload_bytes: segment_bytes };
     let stream = match class {
         RtuClass::LowDelay { .. } => Stream::LowLatency,
@@ -134,9 +151,9 @@ fn terms(class: RtuClass, handler_time: Nanos, link: LinkId, segment_bytes: u32)
 }
 
 /// Terms of a handler of a class that does so many segments in a call.
-const fn handler_terms(class: RtuClass, quantum: u32) -> RtuTerms {
+const fn handler_terms((class, cost): (RtuClass, RtuCost), quantum: u32) -> RtuTerms {
     // A segment waits for no period to begin, neither here nor at the other end.
-    RtuTerms { class: class.sporadic(), deadline: None, quantum, cost: SEGMENT_COST }
+    RtuTerms { class: class.sporadic(), deadline: None, quantum, cost }
 }
 
 /// Bytes of the longest segment on a link, behind which a tag has room.
@@ -175,10 +192,10 @@ mod tests {
             copy_kib: Nanos(0),
             ..CpuCosts::default()
         };
-        assert_eq!(best_effort_call(&none, 1_464), SEGMENT_COST.of(QUANTUM));
+        assert_eq!(best_effort_call(&none, SEGMENT_COST, 1_464), SEGMENT_COST.of(QUANTUM));
         let sends = CpuCosts { send_packet: Nanos(100), ..none };
         assert_eq!(
-            best_effort_call(&sends, 1_464),
+            best_effort_call(&sends, SEGMENT_COST, 1_464),
             SEGMENT_COST.of(QUANTUM) + Nanos(100) * u64::from(QUANTUM)
         );
     }

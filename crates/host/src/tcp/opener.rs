@@ -18,12 +18,12 @@ use punctual_link::kernel::{HopState, PortHold};
 use punctual_os::calls::{self, Forbidden, ThreadKind};
 use punctual_os::random_u64;
 use punctual_proto::Nanos;
-use punctual_proto::api::RtuClass;
+use punctual_proto::api::{RtuClass, RtuCost};
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::RAW_TAG_BYTES;
 
 use super::segments::{Keep, segment_ring};
-use super::{SEGMENTS, TcpError, TcpWish, segment_bytes, terms};
+use super::{SEGMENTS, TcpError, TcpSetup, TcpWish, segment_bytes, terms};
 
 pub(crate) type Handle = EngineHandle<OutboxReader, InboxWriter>;
 /// A program's rings.
@@ -110,6 +110,8 @@ pub(crate) struct Opener {
     pub(super) handle: Handle,
     /// Links with room for flows, and the longest packet of each.
     links: Vec<(LinkId, u32)>,
+    /// What a segment is declared to take.
+    pub(super) segment: RtuCost,
     pub(super) burier: Sender<Burial>,
     pub(super) lives: Arc<AtomicU64>,
     /// Chooses local ports that are hard to guess (RFC 6056).
@@ -135,11 +137,12 @@ pub(crate) struct Route {
 }
 
 /// Lets a link have connections.
-fn serve(handle: &Handle, link: LinkId, packet_bytes: u32) -> Result<(), TcpError> {
+fn serve(handle: &Handle, (link, packet_bytes): (LinkId, u32), segment: RtuCost) -> Result<(), TcpError> {
     let segment_bytes = packet_bytes.saturating_sub(RAW_TAG_BYTES as u32);
     // The engine has this ring as long as it lives.
     let (segments_out, segments_in, _keep) = segment_ring(SEGMENTS, segment_bytes)?;
-    let TcpTerms { output, sending, .. } = terms(RtuClass::BestEffort, Nanos::ZERO, link, segment_bytes);
+    let TcpTerms { output, sending, .. } =
+        terms((RtuClass::BestEffort, segment), Nanos::ZERO, link, segment_bytes);
     let segments_in = Box::new(segments_in);
     Ok(handle.serve_tcp(link, TcpTimeWait { terms: output, sending, segments_out, segments_in })??)
 }
@@ -152,14 +155,14 @@ pub(crate) struct Prepared {
 }
 
 fn prepare(
-    wish: &TcpWish,
+    (wish, segment): (&TcpWish, RtuCost),
     (link, segment_bytes): (LinkId, u32),
     (life, burier): (u64, &Sender<Burial>),
     (rings, notify): (ProgramRings, Notify),
 ) -> Result<Prepared, TcpError> {
     let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes)?;
     let parts = TcpParts {
-        terms: terms(wish.class, wish.handler_time, link, segment_bytes),
+        terms: terms((wish.class, segment), wish.handler_time, link, segment_bytes),
         rings,
         segments_out,
         segments_in: Box::new(segments_in),
@@ -192,8 +195,9 @@ pub(super) fn announcing(
 
 impl Opener {
     /// For links with room for flows: each with its longest packet.
-    pub fn start(handle: Handle, links: Vec<(LinkId, u32)>, forbidden: Forbidden) -> Result<Self, TcpError> {
-        links.iter().try_for_each(|(link, packet_bytes)| serve(&handle, *link, *packet_bytes))?;
+    pub fn start(handle: Handle, setup: TcpSetup) -> Result<Self, TcpError> {
+        let TcpSetup { links, segment, forbidden } = setup;
+        links.iter().try_for_each(|link| serve(&handle, *link, segment))?;
         let (burier, burials) = channel();
         std::thread::Builder::new().name("punctual-tcp".into()).spawn(move || {
             confine(forbidden);
@@ -201,7 +205,7 @@ impl Opener {
         })?;
         let secret = u128::from(random_u64()?) << 64 | u128::from(random_u64()?);
         let ports = Mutex::new((EphemeralPorts::default(), Secrets::new(secret.to_le_bytes())));
-        Ok(Self { handle, links, burier, lives: Arc::default(), ports })
+        Ok(Self { handle, links, segment, burier, lives: Arc::default(), ports })
     }
 
     /// Begins to look for the way to a peer: the first link whose device the kernel routes it over.
@@ -291,7 +295,8 @@ impl Opener {
         let hold = self.hold(source, remote)?;
         let flow = Flow { local: hold.local(), remote };
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
-        let prepared = prepare(wish, (link, segment_bytes), (life, &self.burier), (rings, notify))?;
+        let prepared =
+            prepare((wish, self.segment), (link, segment_bytes), (life, &self.burier), (rings, notify))?;
         let Prepared { parts, keep, .. } = prepared;
         // Without a burier the process ends.
         let _ = self.burier.send(Burial::Begins(life, keep, Some(hold)));
@@ -316,7 +321,7 @@ impl Opener {
         let segment_bytes = segment_bytes(packet_bytes, local.ip())?;
         let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes)?;
         let TcpTerms { output, sending, inlet, .. } =
-            terms(wish.class, wish.handler_time, link, segment_bytes);
+            terms((wish.class, self.segment), wish.handler_time, link, segment_bytes);
         let wanted = TcpListen {
             local,
             link,
@@ -336,6 +341,7 @@ impl Opener {
             handle,
             number,
             wish,
+            segment: self.segment,
             on: (link, segment_bytes),
             burier,
             lives,
@@ -350,6 +356,7 @@ pub(crate) struct Listener {
     handle: Handle,
     number: u32,
     wish: TcpWish,
+    segment: RtuCost,
     /// The link, and its longest segment.
     on: (LinkId, u32),
     burier: Sender<Burial>,
@@ -362,7 +369,7 @@ impl Listener {
     /// What a connection needs that is to be accepted.
     pub fn prepare(&self, rings: ProgramRings, notify: Notify) -> Result<Prepared, TcpError> {
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
-        prepare(&self.wish, self.on, (life, &self.burier), (rings, notify))
+        prepare((&self.wish, self.segment), self.on, (life, &self.burier), (rings, notify))
     }
 
     /// Accepts a connection if one waits; gives the parts back if not.

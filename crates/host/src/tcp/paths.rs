@@ -93,7 +93,7 @@ impl Opener {
             incoming,
             pause: interval.min(PAUSE_MAX),
             config: TcpConfig { mtu_bytes: PATH_PACKET_BYTES as u16, msl: SEGMENT_LIFE, ..settings },
-            terms: super::handler_terms(class, 1),
+            terms: super::handler_terms((class, self.segment), 1),
             rings,
             segments: Box::new(segments),
             notify: announcing((life, &self.burier), notify),

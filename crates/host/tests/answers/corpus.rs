@@ -160,6 +160,8 @@ pub const KEYS: &[(&str, &[(&str, Kind)])] = &[
             ("deliver_message", Time),
             ("copy_kib", Time),
             ("cold_start", Time),
+            ("segment", Time),
+            ("segment_call", Time),
         ],
     ),
     (

@@ -1,4 +1,5 @@
-//! Caps on best-effort processing: on its total, on each flow, and on all protocol processing.
+//! Caps on best-effort processing: on its total, on each flow, and on all protocol processing; and the times in which it
+//! gives way to programs.
 //!
 //! Charges are the declared costs of completed work. The caller refunds the time that a unit did not take, so
 //! that generous costs leave no idle time unused. Only best effort and work beyond budgets ever waits:
@@ -6,7 +7,7 @@
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 
-use crate::limits::CPU_CAP_WINDOW;
+use crate::limits::{CPU_CAP_WINDOW, GIVE_WAY};
 
 /// A share of the processor, as a token bucket of [`CPU_CAP_WINDOW`].
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +58,17 @@ pub(super) struct Caps {
     best_effort: Option<Bucket>,
     /// Whether the last charge was for best effort: a refund goes to the same buckets.
     last_was_best_effort: bool,
-    /// Time until which best effort waits.
+    /// Time until which best effort waits for its caps.
     throttled: Option<Instant>,
+    gives_way: GivesWay,
+}
+
+/// Times in which best effort leaves the CPU to programs: at most half of the time, however often programs are woken.
+#[derive(Clone, Copy, Debug, Default)]
+struct GivesWay {
+    until: Option<Instant>,
+    /// It does not give way again before that.
+    not_before: Instant,
 }
 
 impl Caps {
@@ -92,11 +102,19 @@ impl Caps {
     /// Clears a wait that is over.
     pub(super) fn settle(&mut self, now: Instant) {
         self.throttled = self.throttled.filter(|until| *until > now);
+        self.gives_way.until = self.gives_way.until.filter(|until| *until > now);
+    }
+
+    /// Best effort waits for [`GIVE_WAY`] from `now` on, unless it has just done so: then it may run for as long as it waited.
+    pub(super) fn give_way(&mut self, now: Instant) {
+        if now >= self.gives_way.not_before {
+            self.gives_way = GivesWay { until: Some(now + GIVE_WAY), not_before: now + GIVE_WAY * 2 };
+        }
     }
 
     /// Time until which best effort waits, as far as `settle` knows; `None` if it does not wait.
-    pub(super) const fn throttled(&self) -> Option<Instant> {
-        self.throttled
+    pub(super) fn throttled(&self) -> Option<Instant> {
+        self.throttled.max(self.gives_way.until)
     }
 }
 

@@ -139,6 +139,14 @@ impl Executor {
         self.caps.refund(saved, now);
     }
 
+    /// Best effort waits for [`GIVE_WAY`](crate::limits::GIVE_WAY): a program was woken that precedes it. It does so for at most
+    /// half of the time. The order `fifo` knows no precedence.
+    pub fn give_way(&mut self, now: Instant) {
+        if self.policy != RunPolicy::Fifo {
+            self.caps.give_way(now);
+        }
+    }
+
     /// Adds a handler, idle; reserves its memory.
     pub fn add(&mut self, parameters: HandlerParameters) -> HandlerId {
         let HandlerParameters { class, level, place, quantum_packets, period, .. } = parameters;

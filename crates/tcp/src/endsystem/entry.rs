@@ -40,6 +40,8 @@ pub struct Worked {
     pub units: u32,
     /// Whether it has more to do at once.
     pub more: bool,
+    /// Whether it gave the program something.
+    pub delivered: bool,
 }
 
 pub(super) struct Entry<M: Memory> {
@@ -127,7 +129,7 @@ impl<M: Memory> Entry<M> {
     }
 
     pub fn input(&mut self, units: u32, now: Instant) -> Worked {
-        let mut done = 0;
+        let (mut done, given) = (0, self.number);
         let mut has_more = self.deliver();
         while done < units {
             let Some(mut packet) = self.arrived.pop_front() else { break };
@@ -147,7 +149,8 @@ impl<M: Memory> Entry<M> {
             self.connection.lost();
             has_more = self.deliver();
         }
-        Worked { units: done, more: has_more || !self.arrived.is_empty() }
+        let more = has_more || !self.arrived.is_empty();
+        Worked { units: done, more, delivered: self.number > given }
     }
 
     pub fn cut(&mut self) {
@@ -215,9 +218,11 @@ impl<M: Memory> Entry<M> {
             made += self.counted(self.segments_out);
         }
         self.end_orphan(now);
+        let given = self.number;
         // A connection that ended shows the program that it has.
         self.deliver();
-        Worked { units: made, more: self.due(now).is_some_and(|due| due <= now) }
+        let more = self.due(now).is_some_and(|due| due <= now);
+        Worked { units: made, more, delivered: self.number > given }
     }
 
     /// Takes bytes of the program, as far as the connection has room, and closes behind the last one.

@@ -102,7 +102,7 @@ impl<M: Memory> Listening<M> {
             done += 1;
         }
         let is_due = self.due().is_some_and(|due| due <= now);
-        Worked { units: done, more: !self.arrived.is_empty() || is_due }
+        Worked { units: done, more: !self.arrived.is_empty() || is_due, delivered: false }
     }
 
     /// Processes one packet; its reply is in `reply`, which is empty otherwise.

@@ -3,7 +3,7 @@
 use punctual_link::kernel::HopState;
 use punctual_link::{Frame, IpPacket, IpTarget};
 use punctual_os::now;
-use punctual_proto::api::{UpcallDone, Work};
+use punctual_proto::api::{RtuClass, UpcallDone, Work};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
 use punctual_proto::{Instant, Nanos};
@@ -62,8 +62,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// Calls the handler of a unit if it is one of TCP; returns the unit otherwise.
     pub(in crate::processor) fn call_tcp(&mut self, work: Work) -> Option<Work> {
         let Some(tcp) = &mut self.programs.tcp else { return Some(work) };
-        let role = self.node.upcall(&work).and_then(|id| tcp.roles.get(&id).copied());
-        let Some(role) = role else { return Some(work) };
+        let Some(id) = self.node.upcall(&work) else { return Some(work) };
+        let Some(&role) = tcp.roles.get(&id) else { return Some(work) };
         if let Role::TimeWait(link) = role {
             self.call_time_wait(link, &work);
             return None;
@@ -98,6 +98,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let more = worked.more && !is_full;
         let done = UpcallDone { units: worked.units, more, took: ended.since(begun) };
         self.node.finish_upcall(&work, done, ended);
+        if worked.delivered && self.is_low_delay(role) {
+            self.node.gave_program(id, ended);
+        }
         match role {
             Role::Input(index) | Role::Output(index) => self.settle_tcp(index, ended),
             Role::Listener(index) => self.settle_listener(index, ended),
@@ -107,6 +110,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             self.retry_hop(index, ended);
         }
         None
+    }
+
+    /// Whether the handler is one of a low-delay connection. A guaranteed one gives its program something with each segment and
+    /// has until the end of a period: it would cost best effort up to half of the time.
+    fn is_low_delay(&self, role: Role) -> bool {
+        let (Role::Input(index) | Role::Output(index)) = role else { return false };
+        let place = self.programs.tcp.as_ref().and_then(|tcp| tcp.places.get(&index));
+        place.is_some_and(|place| matches!(place.terms.class, RtuClass::LowDelay { .. }))
     }
 
     /// The SYN of a connection waits for the next hop's address: try again soon.

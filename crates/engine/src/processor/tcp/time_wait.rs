@@ -105,7 +105,11 @@ impl<O: Outbox, I: Inbox> Tcp<O, I> {
         let address = destination.map_or(0, |address| address.to_number());
         let input = endsystem.input(index, 1, at);
         let output = endsystem.output(index, 1, at, &mut To(segments, address));
-        Worked { units: (input.units + output.units).max(1), more: input.more || output.more }
+        Worked {
+            units: (input.units + output.units).max(1),
+            more: input.more || output.more,
+            delivered: false,
+        }
     }
 }
 

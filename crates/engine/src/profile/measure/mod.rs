@@ -4,10 +4,11 @@
 //! its system calls are its own, and its receiver finds one packet at a time. Channels take turns, so that a
 //! message finds the caches in the state that other messages left. The links are as fast as the drivers: no
 //! packet waits for a pace. The additional time of the first units after an idle time is measured separately
-//! ([`cold`]).
+//! ([`cold`]), as are segments of TCP ([`segments`]).
 
 mod cold;
 mod host;
+mod segments;
 mod wires;
 mod xdp;
 
@@ -42,6 +43,8 @@ pub(super) const INTERVAL: Nanos = Nanos::from_micros(400);
 const GAP: Nanos = Nanos::from_micros(450);
 /// What messages after idle times may take besides.
 const COLD_WITHIN: Nanos = Nanos::from_secs(2);
+/// What segments of TCP may take besides.
+const SEGMENTS_WITHIN: Nanos = Nanos::from_secs(2);
 /// Messages of each shape before any counts.
 const WARM_UP: usize = 64;
 /// A message that has not come by then has met a hole and was demoted: it does not count.
@@ -177,6 +180,16 @@ pub struct PathSamples {
     pub cold_wake: Vec<u64>,
     /// The four cold times together.
     pub cold_all: Vec<u64>,
+    /// The output handler of a TCP connection makes a largest segment of what its program has written.
+    pub segment_out: Vec<u64>,
+    /// The input handler of a TCP connection processes such a segment, up to the program's ring.
+    pub segment_in: Vec<u64>,
+    /// The output handler makes an acknowledgement.
+    pub ack_out: Vec<u64>,
+    /// The input handler processes an acknowledgement.
+    pub ack_in: Vec<u64>,
+    /// The input handler, without a segment, hands over as much as one call may.
+    pub segment_call: Vec<u64>,
     /// Messages that did not come.
     pub lost: u64,
 }
@@ -241,6 +254,7 @@ pub fn measure<R: Rings>(rings: &R, wires: Wires, plan: Plan) -> Result<PathSamp
             break;
         }
     }
+    segments::measure(rings, &plan, now() + SEGMENTS_WITHIN, &mut samples)?;
     samples.check(&plan, now().since(started))?;
     Ok(samples)
 }
@@ -314,7 +328,7 @@ fn one<R: Rings>(
 
 impl PathSamples {
     /// Every series with its name.
-    pub fn series(&self) -> [(&'static str, &[u64]); 21] {
+    pub fn series(&self) -> [(&'static str, &[u64]); 26] {
         [
             ("api_send", &self.api_send),
             ("api_receive", &self.api_receive),
@@ -337,6 +351,11 @@ impl PathSamples {
             ("cold_receive", &self.cold_receive),
             ("cold_wake", &self.cold_wake),
             ("cold_all", &self.cold_all),
+            ("segment_out", &self.segment_out),
+            ("segment_in", &self.segment_in),
+            ("ack_out", &self.ack_out),
+            ("ack_in", &self.ack_in),
+            ("segment_call", &self.segment_call),
         ]
     }
 
@@ -364,6 +383,11 @@ impl PathSamples {
             (&mut self.cold_receive, &other.cold_receive),
             (&mut self.cold_wake, &other.cold_wake),
             (&mut self.cold_all, &other.cold_all),
+            (&mut self.segment_out, &other.segment_out),
+            (&mut self.segment_in, &other.segment_in),
+            (&mut self.ack_out, &other.ack_out),
+            (&mut self.ack_in, &other.ack_in),
+            (&mut self.segment_call, &other.segment_call),
         ];
         for (ours, theirs) in pairs {
             ours.extend(theirs);
@@ -389,6 +413,10 @@ impl PathSamples {
         if cold < plan.cold.min(BLOCK_UNITS) as u64 {
             return short(cold, "after idle times came through");
         }
+        let segments = self.segment_in.len().min(self.segment_call.len());
+        if segments < BLOCK_UNITS {
+            return short(segments as u64, "of TCP came through");
+        }
         Ok(())
     }
 
@@ -411,6 +439,7 @@ impl PathSamples {
         let hot = hot.into_iter().map(|series| block(series)).sum();
         let first = block(&self.send_first_small).max(1);
         let middle = less_copy(block(&self.receive_middle_large));
+        let segments = [&self.segment_out, &self.segment_in, &self.ack_out, &self.ack_in];
         Costs {
             send_message_ns: block(&self.send_message).max(1),
             send_packet_ns: first,
@@ -420,6 +449,8 @@ impl PathSamples {
             deliver_message_ns: block(&self.receive_last_small).saturating_sub(middle),
             copy_kib_ns,
             cold_start_ns: block(&self.cold_all).saturating_sub(hot),
+            segment_ns: segments.into_iter().map(|series| block(series)).max().unwrap_or(0).max(1),
+            segment_call_ns: block(&self.segment_call).max(1),
         }
     }
 }

@@ -123,7 +123,8 @@ fn quarter(costs: &profile::Costs) -> String {
     let part = |ns: u64| format!("\"{}ns\"", (ns / SWITCHED_OFF).max(1));
     format!(
         "\n[processor.costs]\nsend_message = {}\nsend_packet = {}\nsend_packet_later = {}\nforward_packet = {}\n\
-         receive_packet = {}\ndeliver_message = {}\ncopy_kib = {}\ncold_start = {}\n",
+         receive_packet = {}\ndeliver_message = {}\ncopy_kib = {}\ncold_start = {}\n\
+         segment = {}\nsegment_call = {}\n",
         part(costs.send_message_ns),
         part(costs.send_packet_ns),
         part(costs.send_packet_later_ns),
@@ -132,6 +133,8 @@ fn quarter(costs: &profile::Costs) -> String {
         part(costs.deliver_message_ns),
         part(costs.copy_kib_ns),
         part(costs.cold_start_ns),
+        part(costs.segment_ns),
+        part(costs.segment_call_ns),
     )
 }
 
@@ -169,6 +172,8 @@ mod tests {
             deliver_message_ns: 40,
             copy_kib_ns: 0,
             cold_start_ns: 20_000,
+            segment_ns: 4_000,
+            segment_call_ns: 2_000,
         };
         let quarter = quarter(&costs);
         for given in ["profile = \"/tmp/profile.toml\"\n", &quarter] {

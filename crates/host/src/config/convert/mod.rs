@@ -31,6 +31,7 @@ use super::quantity::{Bytes, Spin, Text};
 use super::tcp_rights::TcpRightTable;
 use super::{ConfigError, DaemonConfig, Driver, HostConfig, Source, TcpRights, secrets};
 use crate::config::profile::{GivenCosts, ProfileSettings};
+use crate::tcp::SEGMENT_COST;
 
 /// Priority of the processor's thread unless configured otherwise.
 const PRIORITY_DEFAULT: u8 = 50;
@@ -103,6 +104,7 @@ pub(super) fn convert(file: File, known: &[Driver], source: &Source<'_>) -> Resu
         real_time,
         spin,
         co_scheduling,
+        segment: profile.given.over_segment(SEGMENT_COST),
         profile,
         quantum,
         daemon,
@@ -280,6 +282,8 @@ fn given_costs(table: &CostsTable) -> GivenCosts {
         deliver_message: given(&table.deliver_message),
         copy_kib: given(&table.copy_kib),
         cold_start: given(&table.cold_start),
+        segment: given(&table.segment),
+        segment_call: given(&table.segment_call),
     }
 }
 

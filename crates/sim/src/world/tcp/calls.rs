@@ -1,7 +1,7 @@
 //! Calls of TCP's handlers: a body runs when its unit begins, and its effects on the node come when the unit is done.
 
 use punctual_analysis::{Instant, Nanos};
-use punctual_proto::api::{RtuCounters, RtuId, RtuStatus, UpcallDone, Work};
+use punctual_proto::api::{RtuClass, RtuCounters, RtuId, RtuStatus, UpcallDone, Work};
 use punctual_tcp::endsystem::Worked;
 
 use super::account::Call;
@@ -104,6 +104,11 @@ impl World {
         member.node.finish_upcall(work, done, now);
         tcp.called = Some(role);
         let status = member.node.handlers().find(|status| status.id == id);
+        let is_low_delay =
+            status.as_ref().is_some_and(|status| matches!(status.terms.class, RtuClass::LowDelay { .. }));
+        if worked.delivered && is_low_delay {
+            member.node.gave_program(id, now);
+        }
         let wrong = tcp.accounts.get_mut(&id).zip(status).and_then(|(account, status)| {
             let RtuStatus { counters: RtuCounters { units, units_beyond, .. }, sent, .. } = status;
             let sent = sent.map(|sent| [sent.packets, sent.packets_beyond]);

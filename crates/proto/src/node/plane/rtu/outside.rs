@@ -102,6 +102,14 @@ impl<M: Memory> Node<M> {
         self.plane.finish_rtu(work, &done, now);
     }
 
+    /// A handler has given something to a program that runs on this CPU below the processor. Unless the handler is best effort,
+    /// the program precedes best effort, which gives way for [`GIVE_WAY`](crate::limits::GIVE_WAY), at most half of the time.
+    pub fn gave_program(&mut self, id: RtuId, now: Instant) {
+        if self.plane.rtus.handlers.get(&id).is_some_and(|rtu| rtu.own.is_some()) {
+            self.plane.context.processor.executor.give_way(now);
+        }
+    }
+
     /// News of programs' handlers.
     pub fn poll_rtu(&mut self) -> Option<RtuEvent> {
         self.plane.rtus.news.own.pop_front()
