@@ -362,7 +362,7 @@ fn profile_measures_a_link_of_the_running_daemon_while_no_channel_uses_it() {
     receiver.end().done();
     let quick = network.a.verb(&["profile", "--link", "to-b", "--quick"]);
     quick.complains(2, "--link alone asks the running daemon");
-    network.a.verb(&["profile", "--link", "to-c"]).complains(1, "no link \"to-c\": there are to-b");
+    network.a.verb(&["profile", "--link", "to-c"]).complains(1, "no link \"to-c\": this host has to-b");
 }
 
 #[test]

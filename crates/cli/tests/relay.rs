@@ -347,7 +347,7 @@ fn wrong_usage_is_one_line() {
     for (arguments, expected) in [
         ("--config x.toml", "--listen and --to"),
         ("--config x.toml --listen 1.2.3.4:5", "--to"),
-        ("--config x.toml --listen 80 --to 1.2.3.4:5", "need --reserve"),
+        ("--config x.toml --listen 80 --to 1.2.3.4:5", "needs --reserve"),
         ("--config x.toml --listen 80 --to 1.2.3.4:5 --deadline 1ms", "--reserve"),
         ("--config x.toml --from 1.2.3.4:5 --connect 1.2.3.4:5 --class low-delay", "--interval and --units"),
         (
