@@ -460,12 +460,14 @@ mod tests {
     use super::*;
     use crate::profile::HOLE_NS;
 
-    fn check(cold: &[u64]) -> Result<(), String> {
-        let warm = vec![1_000; WARM_UP];
+    fn check(cold: &[u64], segments: usize) -> Result<(), String> {
+        let (warm, segments) = (vec![1_000; WARM_UP], vec![1_000; segments]);
         let samples = PathSamples {
             send_first_small: warm.clone(),
             receive_middle_large: warm,
             cold_all: cold.to_vec(),
+            segment_in: segments.clone(),
+            segment_call: segments,
             ..PathSamples::default()
         };
         samples.check(&Plan::SHORT, Nanos::from_secs(1)).map_err(|error| error.to_string())
@@ -473,10 +475,16 @@ mod tests {
 
     #[test]
     fn a_cold_processor_that_was_not_measured_is_an_error() {
-        assert_eq!(check(&[40_000; BLOCK_UNITS]), Ok(()));
+        assert_eq!(check(&[40_000; BLOCK_UNITS], BLOCK_UNITS), Ok(()));
         for cold in [&[][..], &[40_000; BLOCK_UNITS - 1], &[HOLE_NS; BLOCK_UNITS]] {
-            let refused = check(cold).expect_err("nothing to charge by");
+            let refused = check(cold, BLOCK_UNITS).expect_err("nothing to charge by");
             assert!(refused.contains("after idle times"), "{refused}");
         }
+    }
+
+    #[test]
+    fn segments_that_were_not_measured_are_an_error() {
+        let refused = check(&[40_000; BLOCK_UNITS], BLOCK_UNITS - 1).expect_err("nothing to charge by");
+        assert!(refused.contains("of TCP"), "{refused}");
     }
 }
