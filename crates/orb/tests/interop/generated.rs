@@ -565,6 +565,11 @@ pub mod interop {
         pub fn new(servant: impl Into<orb::Arc<S>>) -> Self {
             Self(servant.into())
         }
+
+        /// The servant.
+        pub fn servant(&self) -> &orb::Arc<S> {
+            &self.0
+        }
     }
 
     impl<S: ListenerServant + 'static> orb::Servant for ListenerSkeleton<S> {
@@ -690,6 +695,11 @@ pub mod interop {
         pub fn new(servant: impl Into<orb::Arc<S>>) -> Self {
             Self(servant.into())
         }
+
+        /// The servant.
+        pub fn servant(&self) -> &orb::Arc<S> {
+            &self.0
+        }
     }
 
     impl<S: BaseServant + 'static> orb::Servant for BaseSkeleton<S> {
@@ -794,7 +804,7 @@ pub mod interop {
             orb::result(&mut from)
         }
 
-        /// Operation `_get_level` of `Interop::Peer`.
+        /// Attribute `level` of `Interop::Peer`.
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's.
@@ -802,7 +812,7 @@ pub mod interop {
             self.0.call("_get_level", |_| Ok(()), Self::level_outcome)
         }
 
-        /// Operation `_get_level` of `Interop::Peer`. It does not wait.
+        /// Attribute `level` of `Interop::Peer`. It does not wait.
         pub fn level_async(&self) -> orb::Pending<i32, orb::SystemException> {
             self.0.call_async("_get_level", |_| Ok(()), Self::level_outcome)
         }
@@ -812,7 +822,7 @@ pub mod interop {
             orb::result(&mut from)
         }
 
-        /// Operation `_set_level` of `Interop::Peer`.
+        /// Sets the attribute `level` of `Interop::Peer`.
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's.
@@ -820,7 +830,7 @@ pub mod interop {
             self.0.call("_set_level", |to| value.encode(to), Self::set_level_outcome)
         }
 
-        /// Operation `_set_level` of `Interop::Peer`. It does not wait.
+        /// Sets the attribute `level` of `Interop::Peer`. It does not wait.
         pub fn set_level_async(&self, value: i32) -> orb::Pending<(), orb::SystemException> {
             self.0.call_async("_set_level", |to| value.encode(to), Self::set_level_outcome)
         }
@@ -829,7 +839,7 @@ pub mod interop {
             outcome.end()
         }
 
-        /// Operation `_get_orb` of `Interop::Peer`.
+        /// Attribute `orb` of `Interop::Peer`.
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's.
@@ -837,7 +847,7 @@ pub mod interop {
             self.0.call("_get_orb", |_| Ok(()), Self::orb_outcome)
         }
 
-        /// Operation `_get_orb` of `Interop::Peer`. It does not wait.
+        /// Attribute `orb` of `Interop::Peer`. It does not wait.
         pub fn orb_async(&self) -> orb::Pending<String, orb::SystemException> {
             self.0.call_async("_get_orb", |_| Ok(()), Self::orb_outcome)
         }
@@ -1225,6 +1235,7 @@ pub mod interop {
         ///
         /// # Errors
         /// System exceptions of this ORB and of the object's.
+        #[allow(clippy::type_complexity)]
         pub fn all_ways(&self, given: i32, both: i32) -> Result<(i32, i32, i32), orb::SystemException> {
             self.0.call(
                 "all_ways",
@@ -1237,6 +1248,7 @@ pub mod interop {
         }
 
         /// Operation `all_ways` of `Interop::Peer`. It does not wait.
+        #[allow(clippy::type_complexity)]
         pub fn all_ways_async(
             &self,
             given: i32,
@@ -1252,6 +1264,7 @@ pub mod interop {
             )
         }
 
+        #[allow(clippy::type_complexity)]
         fn all_ways_outcome(outcome: orb::Outcome<'_>) -> Result<(i32, i32, i32), orb::SystemException> {
             let mut from = outcome.result()?;
             Ok((orb::result(&mut from)?, orb::result(&mut from)?, orb::result(&mut from)?))
@@ -1360,19 +1373,19 @@ pub mod interop {
 
     /// Implements objects with the interface `Interop::Peer`.
     pub trait PeerServant: BaseServant {
-        /// Operation `_get_level`.
+        /// Attribute `level`.
         ///
         /// # Errors
         /// They go to the client.
         fn level(&self) -> Result<i32, orb::SystemException>;
 
-        /// Operation `_set_level`.
+        /// Sets the attribute `level`.
         ///
         /// # Errors
         /// They go to the client.
         fn set_level(&self, value: i32) -> Result<(), orb::SystemException>;
 
-        /// Operation `_get_orb`.
+        /// Attribute `orb`.
         ///
         /// # Errors
         /// They go to the client.
@@ -1502,6 +1515,7 @@ pub mod interop {
         ///
         /// # Errors
         /// They go to the client.
+        #[allow(clippy::type_complexity)]
         fn all_ways(&self, given: i32, both: i32) -> Result<(i32, i32, i32), orb::SystemException>;
 
         /// Operation `refuse`.
@@ -1586,6 +1600,11 @@ pub mod interop {
         /// For this servant.
         pub fn new(servant: impl Into<orb::Arc<S>>) -> Self {
             Self(servant.into())
+        }
+
+        /// The servant.
+        pub fn servant(&self) -> &orb::Arc<S> {
+            &self.0
         }
     }
 
