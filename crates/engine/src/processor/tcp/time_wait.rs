@@ -195,8 +195,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             }
             self.settle_tcp(index, ended);
         }
-        let tcp = self.programs.tcp.as_ref();
-        let more = tcp.and_then(|tcp| tcp.time_waits.get(&link)).is_some_and(|it| it.has_work(ended));
+        let time_wait = self.programs.tcp.as_ref().and_then(|tcp| tcp.time_waits.get(&link));
+        let more = time_wait.is_some_and(|time_wait| time_wait.has_work(ended));
+        // Those that are over have set no time: that of the others must not be lost with them.
+        if let Some(TimeWait { handler, due, .. }) = time_wait {
+            self.node.make_ready_at(*handler, due.first().map(|(due, _)| *due));
+        }
         let done = UpcallDone { units, more, took: ended.since(begun) };
         self.node.finish_upcall(work, done, ended);
     }
