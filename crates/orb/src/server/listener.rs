@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
@@ -52,14 +52,28 @@ impl Listener {
 
     /// Wakes the thread that accepts.
     pub(super) fn shutdown(&self) {
-        let socket: &dyn std::os::fd::AsFd = match self {
-            Self::Tcp(listener) => listener,
-            Self::Unix(listener, path) => {
-                // Another program may have replaced it already.
-                let _ = std::fs::remove_file(path);
-                listener
-            }
-        };
-        let _ = rustix::net::shutdown(socket.as_fd(), rustix::net::Shutdown::Both);
+        if let Self::Unix(_, path) = self {
+            // Another program may have replaced it already.
+            let _ = std::fs::remove_file(path);
+        }
+        // Fails if it does not listen any more.
+        let _ = rustix::net::shutdown(self, rustix::net::Shutdown::Both);
+    }
+
+    /// Accepting does not wait from now on: it fails with `WouldBlock`.
+    pub(super) fn never_waits(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(listener) => listener.set_nonblocking(true),
+            Self::Unix(listener, _) => listener.set_nonblocking(true),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener, _) => listener.as_fd(),
+        }
     }
 }

@@ -1,26 +1,72 @@
 //! A thread for each connection: it reads requests, calls servants and sends replies.
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use punctual_giop::codeset::Chosen;
+use punctual_giop::message;
 use punctual_giop::{ByteOrder, Encoder, Version};
 
-use super::answer::{answer, refuse};
+use super::STACK_BYTES;
+use super::answer::{Answer, answer, refuse};
 use super::listener::Listener;
-use super::{Open, close, lock};
 use crate::core::Core;
 use crate::inbox::Inbox;
+use crate::limits::ACCEPT_PAUSE;
 use crate::transport::Stream;
 
-pub(super) fn accept_all(core: &Arc<Core>, listener: &Listener, open: &Arc<Mutex<Open>>) {
+/// Connections that are open, by number.
+#[derive(Debug, Default)]
+struct Open {
+    streams: HashMap<u64, Arc<Stream>>,
+    last: u64,
+    is_closed: bool,
+}
+
+/// All connections of a server.
+#[derive(Debug, Default)]
+pub(super) struct Threads(Arc<Mutex<Open>>);
+
+fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Threads {
+    /// Starts a thread that accepts clients.
+    pub fn accept(&self, core: &Arc<Core>, listener: &Arc<Listener>) -> io::Result<JoinHandle<()>> {
+        let (core, listener, open) = (Arc::clone(core), Arc::clone(listener), Arc::clone(&self.0));
+        let builder = thread::Builder::new().name("punctual-accept".to_owned());
+        builder.spawn(move || accept_all(&core, &listener, &open))
+    }
+
+    /// Ends all connections.
+    pub fn close(&self) {
+        let mut open = lock(&self.0);
+        open.is_closed = true;
+        open.streams.values().for_each(|stream| close(stream));
+    }
+}
+
+/// Says goodbye, so that the client knows that its requests were not processed.
+fn close(stream: &Stream) {
+    let mut to = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
+    let _ = stream.set_write_timeout(Some(crate::limits::GOODBYE));
+    if message::write_close_connection(&mut to).is_ok() {
+        // A client that is gone needs no goodbye.
+        let _ = stream.write(to.as_bytes(), &[]);
+    }
+    stream.shutdown();
+}
+
+fn accept_all(core: &Arc<Core>, listener: &Listener, open: &Arc<Mutex<Open>>) {
     while !core.is_shut_down() {
         match listener.accept() {
             Ok(stream) => start(core, stream, open),
             Err(_) if core.is_shut_down() => return,
             // No descriptor left, or a client that is gone already: others may come.
-            Err(_) => thread::yield_now(),
+            Err(_) => thread::sleep(ACCEPT_PAUSE),
         }
     }
 }
@@ -50,9 +96,6 @@ fn start(core: &Arc<Core>, stream: Stream, open: &Arc<Mutex<Open>>) {
     }
 }
 
-/// Servants run on it.
-const STACK_BYTES: usize = 1 << 20;
-
 /// Serves the requests of a connection until it ends.
 fn serve(core: &Arc<Core>, stream: &Stream) {
     let mut inbox = Inbox::new(core.options.message_bytes_max);
@@ -69,10 +112,16 @@ fn serve(core: &Arc<Core>, stream: &Stream) {
                 return;
             }
         }
-        if !answer(core, inbox.message(), &mut outbox) {
+        let mut send = |bytes: &[u8]| {
+            if stream.write(bytes, &[]).is_err() {
+                stream.shutdown();
+            }
+        };
+        let answered = answer(core, inbox.message(), &mut outbox, &mut send);
+        if !outbox.as_bytes().is_empty() && stream.write(outbox.as_bytes(), &[]).is_err() {
             return;
         }
-        if !outbox.as_bytes().is_empty() && stream.write(outbox.as_bytes(), &[]).is_err() {
+        if !matches!(answered, Answer::Done) {
             return;
         }
     }
