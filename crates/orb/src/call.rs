@@ -7,6 +7,7 @@ use punctual_giop::message::{ReplyStatus, Request, RequestId, Response, Target};
 use punctual_giop::{self as giop, Completion, Decode, Encoder, Reference, SystemException, Tagged};
 use punctual_giop::{SystemExceptionKind as Kind, TaggedList, Version};
 
+use crate::contexts::Contexts;
 use crate::exception::marshal;
 use crate::outcome::Outcome;
 
@@ -20,10 +21,19 @@ pub(crate) struct Call<'c> {
     pub operation: &'c str,
     pub response: Response,
     pub contexts: &'c [Tagged<'c>],
+    /// Takes the contexts of the reply.
+    pub received: Option<&'c Contexts>,
     pub write: Write<'c>,
 }
 
 impl Call<'_> {
+    /// The contexts of the reply are there.
+    pub fn receive(&self, contexts: &TaggedList<'_>) {
+        if let Some(received) = self.received {
+            received.receive(contexts);
+        }
+    }
+
     /// Writes the whole message into an empty encoder. The first one of a connection chooses code sets.
     pub fn encode(
         &self,

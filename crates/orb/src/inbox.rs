@@ -11,6 +11,7 @@ use punctual_giop::message::Header;
 use punctual_giop::reassembly::{Pushed, Reassembly};
 
 use crate::limits::{BYTES_AHEAD_MAX, IDLE_BUFFER_BYTES};
+use crate::server::serve_until_readable;
 use crate::transport::{Deadline, Stream, left};
 
 /// Messages of one stream that wait for more fragments.
@@ -56,6 +57,23 @@ impl Inbox {
         self.joined.as_deref().unwrap_or(&self.bytes[..self.end])
     }
 
+    /// The present message, which is not here any more.
+    pub fn take_message(&mut self) -> Vec<u8> {
+        if let Some(joined) = self.joined.take() {
+            return joined;
+        }
+        let behind = self.bytes.split_off(self.end);
+        self.end = 0;
+        std::mem::replace(&mut self.bytes, behind)
+    }
+
+    /// Nothing is there for now: gives back the memory of a long message.
+    pub fn rest(&mut self) {
+        if self.bytes.is_empty() && self.bytes.capacity() > IDLE_BUFFER_BYTES {
+            self.bytes = Vec::new();
+        }
+    }
+
     /// Waits for the next message. `false` if the stream has ended between two.
     ///
     /// # Errors
@@ -65,6 +83,7 @@ impl Inbox {
             if self.take()? {
                 return Ok(true);
             }
+            serve_until_readable(stream, deadline)?;
             self.wait(stream, deadline)?;
             if stream.read(&mut self.bytes).map_err(timed_out)? == 0 {
                 let is_between = self.bytes.is_empty() && self.partial.is_empty();

@@ -19,9 +19,13 @@
 extern crate self as punctual_orb;
 
 mod call;
+mod contexts;
 mod core;
+pub mod current;
+mod duty;
 mod exception;
 mod inbox;
+mod later;
 mod limits;
 mod link;
 pub mod naming;
@@ -36,6 +40,7 @@ pub mod poa;
 mod publish;
 mod reply;
 mod route;
+mod scope;
 mod server;
 mod shared;
 mod transport;
@@ -43,13 +48,15 @@ mod transport;
 pub use std::borrow::Cow;
 pub use std::sync::Arc;
 
+pub use contexts::Contexts;
 pub use exception::{bad_operation, unlisted_exception};
 pub use object::{Object, Stub};
 pub use operations::Operations;
-pub use options::Options;
+pub use options::{Concurrency, Options, Pool};
 pub use orb::Orb;
 pub use outcome::{Outcome, argument, numbers, result, text};
 pub use pending::Pending;
 pub use punctual_giop::{Reference, SystemException};
 pub use reply::{Reply, Servant};
+pub use scope::SyncScope;
 pub use transport::Endpoint;

@@ -78,6 +78,7 @@ impl Link {
     /// Waits for the reply to a request, and gives what it says to `read`.
     pub fn receive(
         &mut self,
+        call: &Call<'_>,
         id: RequestId,
         deadline: Deadline,
         read: &mut dyn FnMut(Outcome<'_>),
@@ -95,6 +96,7 @@ impl Link {
             }
             match Message::read(self.inbox.message()) {
                 Ok(Message::Reply(reply, mut body)) if reply.id == id => {
+                    call.receive(&reply.contexts);
                     body.set_characters(self.outbox.characters());
                     return step(reply.status, body, read);
                 }

@@ -5,19 +5,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use punctual_giop::message::Response;
+use punctual_giop::message::{RequestId, Response};
 use punctual_giop::{
     self as giop, ByteOrder, Completion, Encode, Encoder, Reference, SystemException,
-    SystemExceptionKind as Kind, Version,
+    SystemExceptionKind as Kind, Tagged, Version,
 };
 
 use crate::call::{Call, Failure, Step, Write};
+use crate::contexts::Contexts;
 use crate::core::Core;
 use crate::exception::{marshal, no_usable_profile, shut_down};
 use crate::limits::FORWARDS_MAX;
 use crate::outcome::{Outcome, result};
 use crate::pending::Pending;
-use crate::route::{Route, Way, call_local, call_remote};
+use crate::route::{Route, Way, call_local, call_remote, send_message};
+use crate::scope::SyncScope;
 use crate::shared::{Done, Forwarded, Sent};
 use crate::transport::Deadline;
 
@@ -41,10 +43,18 @@ struct Inner {
     core: Arc<Core>,
     reference: Reference,
     route: Route,
-    timeout: Option<Duration>,
+    settings: Settings,
     /// Whether the object was found to be elsewhere.
     is_forwarded: AtomicBool,
     forward: Mutex<Option<Arc<Route>>>,
+}
+
+/// How an object is called.
+#[derive(Clone, Debug, Default)]
+struct Settings {
+    timeout: Option<Duration>,
+    scope: SyncScope,
+    contexts: Option<Contexts>,
 }
 
 impl fmt::Debug for Object {
@@ -59,19 +69,25 @@ impl Object {
             return Err(SystemException::new(Kind::InvObjref, 0, Completion::No));
         }
         let route = Route::new(core, reference)?;
-        let timeout = core.options.timeout;
-        Ok(Self::with(Arc::clone(core), reference.clone(), route, timeout))
+        let settings = Settings { timeout: core.options.timeout, ..Settings::default() };
+        Ok(Self::with(Arc::clone(core), reference.clone(), route, settings))
     }
 
-    fn with(core: Arc<Core>, reference: Reference, route: Route, timeout: Option<Duration>) -> Self {
+    fn with(core: Arc<Core>, reference: Reference, route: Route, settings: Settings) -> Self {
         Self(Arc::new(Inner {
             core,
             reference,
             route,
-            timeout,
+            settings,
             is_forwarded: AtomicBool::new(false),
             forward: Mutex::new(None),
         }))
+    }
+
+    fn with_settings(&self, settings: Settings) -> Result<Self, SystemException> {
+        let (core, reference) = (Arc::clone(&self.0.core), self.0.reference.clone());
+        let route = Route::new(&core, &reference)?;
+        Ok(Self::with(core, reference, route, settings))
     }
 
     /// Its reference.
@@ -84,9 +100,23 @@ impl Object {
     /// # Errors
     /// None, unless the reference has become unusable.
     pub fn with_timeout(&self, timeout: Option<Duration>) -> Result<Self, SystemException> {
-        let (core, reference) = (Arc::clone(&self.0.core), self.0.reference.clone());
-        let route = Route::new(&core, &reference)?;
-        Ok(Self::with(core, reference, route, timeout))
+        self.with_settings(Settings { timeout, ..self.0.settings.clone() })
+    }
+
+    /// The same object, whose oneway operations are waited for so far.
+    ///
+    /// # Errors
+    /// As [`Object::with_timeout`].
+    pub fn with_sync_scope(&self, scope: SyncScope) -> Result<Self, SystemException> {
+        self.with_settings(Settings { scope, ..self.0.settings.clone() })
+    }
+
+    /// The same object, whose requests have these service contexts. They take those of the replies.
+    ///
+    /// # Errors
+    /// As [`Object::with_timeout`].
+    pub fn with_contexts(&self, contexts: &Contexts) -> Result<Self, SystemException> {
+        self.with_settings(Settings { contexts: Some(contexts.clone()), ..self.0.settings.clone() })
     }
 
     /// Whether the object has this interface.
@@ -128,7 +158,7 @@ impl Object {
         outcome.unwrap_or_else(|| Err(SystemException::new(Kind::Internal, 0, Completion::Maybe).into()))
     }
 
-    /// Sends a request to which nothing comes back. Generated code uses it.
+    /// Sends a request of a oneway operation, and waits as far as its [`SyncScope`] says. Generated code uses it.
     ///
     /// # Errors
     /// System exceptions of this ORB.
@@ -137,7 +167,13 @@ impl Object {
         operation: &str,
         write: impl Fn(&mut Encoder) -> Result<(), giop::Error>,
     ) -> Result<(), E> {
-        Ok(self.invoke(operation, Response::None, &write, &mut |_| {})?)
+        let scope = self.0.settings.scope;
+        if scope == SyncScope::None && self.send_later(operation, &write)? {
+            return Ok(());
+        }
+        let mut ended = Ok(());
+        self.invoke(operation, scope.response(), &write, &mut |outcome| ended = outcome.end())?;
+        Ok(ended?)
     }
 
     /// Calls an operation without waiting. Generated code uses it.
@@ -153,7 +189,7 @@ impl Object {
     }
 
     fn deadline(&self) -> Deadline {
-        self.0.timeout.map(|timeout| Instant::now() + timeout)
+        self.0.settings.timeout.map(|timeout| Instant::now() + timeout)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Route>>> {
@@ -203,6 +239,43 @@ impl Object {
         Ok(())
     }
 
+    /// The service contexts of requests. Without any, this takes no memory.
+    fn contexts(&self) -> Vec<Tagged<'_>> {
+        self.0.settings.contexts.as_ref().map_or_else(Vec::new, Contexts::sent)
+    }
+
+    fn to_call<'c>(
+        &'c self,
+        key: &'c [u8],
+        operation: &'c str,
+        response: Response,
+        contexts: &'c [Tagged<'c>],
+        write: Write<'c>,
+    ) -> Call<'c> {
+        Call { key, operation, response, contexts, received: self.0.settings.contexts.as_ref(), write }
+    }
+
+    /// Lets another thread send a request. `false` if the object is in this process, so that none is sent.
+    fn send_later(&self, operation: &str, write: Write<'_>) -> Result<bool, SystemException> {
+        if self.0.core.is_shut_down() {
+            return Err(shut_down());
+        }
+        let forward = self.forward();
+        let route = forward.as_deref().unwrap_or(&self.0.route);
+        let Some((_, Way::Remote(peer, key))) = route.ways().next() else { return Ok(false) };
+        let mut to = Encoder::new(ByteOrder::NATIVE, peer.version);
+        to.set_characters(peer.characters());
+        let contexts = self.contexts();
+        let call = self.to_call(key, operation, Response::None, &contexts, write);
+        call.encode(RequestId(0), peer.chosen_context().as_ref(), &mut to)?;
+        let (of_thread, timeout) = (Arc::clone(peer), self.0.settings.timeout);
+        peer.later.send(Box::new(move || {
+            // Whether it arrives is not known.
+            let _ = send_message(&of_thread, to.as_bytes(), timeout.map(|timeout| Instant::now() + timeout));
+        }))?;
+        Ok(true)
+    }
+
     fn try_ways(
         &self,
         route: &Route,
@@ -213,16 +286,12 @@ impl Object {
         read: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Step, Failure> {
         let mut last = Failure::from(no_usable_profile());
+        let contexts = self.contexts();
         for (number, way) in route.ways() {
+            let call = |key| self.to_call(key, operation, response, &contexts, write);
             let called = match way {
-                Way::Local(key) => {
-                    let is_awaited = response.is_expected();
-                    call_local(&self.0.core, key, operation, is_awaited, write, read)
-                }
-                Way::Remote(peer, key) => {
-                    let call = Call { key, operation, response, contexts: &[], write };
-                    call_remote(peer, &call, deadline, read)
-                }
+                Way::Local(key) => call_local(&self.0.core, &call(key), read),
+                Way::Remote(peer, key) => call_remote(peer, &call(key), deadline, read),
             };
             match called {
                 Ok(step) => {
@@ -243,7 +312,10 @@ impl Object {
         }
         let mut to = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
         match write(&mut to) {
-            Ok(()) => self.send_arguments(operation, &Arc::from(to.into_bytes()), Some(write), 0, done),
+            Ok(()) => {
+                let arguments = Arc::from(to.into_bytes());
+                self.send_arguments(operation, &arguments, Some(write), self.deadline(), 0, done);
+            }
             Err(error) => done(Outcome::System(marshal(error, Completion::No))),
         }
     }
@@ -255,6 +327,7 @@ impl Object {
         operation: &str,
         arguments: &Arc<[u8]>,
         write: Option<Write<'_>>,
+        deadline: Deadline,
         forwards: usize,
         done: Done,
     ) {
@@ -265,9 +338,13 @@ impl Object {
         let forward = self.forward();
         let route = forward.as_deref().unwrap_or(&self.0.route);
         let (mut done, mut last) = (done, no_usable_profile());
+        let contexts = self.contexts();
         for (number, way) in route.ways() {
             let (peer, key) = match way {
-                Way::Local(key) => return self.call_local_later(key, operation, &write_again, done),
+                Way::Local(key) => {
+                    let call = self.to_call(key, operation, Response::Target, &contexts, &write_again);
+                    return self.call_local_later(&call, done);
+                }
                 Way::Remote(peer, key) => (peer, key),
             };
             let write: Write<'_> = match write {
@@ -276,9 +353,12 @@ impl Object {
                 // The object was found elsewhere: the next call goes there.
                 None => continue,
             };
-            let call = Call { key, operation, response: Response::Target, contexts: &[], write };
-            let forwarded = self.forwarded(operation, arguments, forwards);
-            match peer.send_shared(&call, Sent { done, forwarded, deadline: self.deadline() }) {
+            let call = self.to_call(key, operation, Response::Target, &contexts, write);
+            let forwarded = self.forwarded(operation, arguments, deadline, forwards);
+            match peer.send_shared(
+                &call,
+                Sent { done, forwarded, deadline, received: self.0.settings.contexts.clone() },
+            ) {
                 Ok(()) => return route.prefer(number),
                 Err((exception, Some(back))) => (last, done) = (exception, back.done),
                 // The reader was quicker: it has told the caller.
@@ -289,7 +369,13 @@ impl Object {
     }
 
     /// What follows the object of an asynchronous call.
-    fn forwarded(&self, operation: &str, arguments: &Arc<[u8]>, forwards: usize) -> Forwarded {
+    fn forwarded(
+        &self,
+        operation: &str,
+        arguments: &Arc<[u8]>,
+        deadline: Deadline,
+        forwards: usize,
+    ) -> Forwarded {
         let (object, operation, arguments) = (self.clone(), operation.to_owned(), Arc::clone(arguments));
         Box::new(move |to, done| {
             if forwards == FORWARDS_MAX {
@@ -297,20 +383,22 @@ impl Object {
                 return done(Outcome::System(endless));
             }
             match object.follow(&to) {
-                Ok(()) => object.send_arguments(&operation, &arguments, None, forwards + 1, done),
+                Ok(()) => {
+                    object.send_arguments(&operation, &arguments, None, deadline, forwards + 1, done);
+                }
                 Err(exception) => done(Outcome::System(exception)),
             }
         })
     }
 
-    fn call_local_later(&self, key: &[u8], operation: &str, write: Write<'_>, done: Done) {
+    fn call_local_later(&self, call: &Call<'_>, done: Done) {
         let mut done = Some(done);
         let mut read = |outcome: Outcome<'_>| {
             if let Some(done) = done.take() {
                 done(outcome);
             }
         };
-        let called = call_local(&self.0.core, key, operation, true, write, &mut read);
+        let called = call_local(&self.0.core, call, &mut read);
         let Some(done) = done else { return };
         match called {
             Ok(Step::Forward(to)) => match self.follow(&to) {

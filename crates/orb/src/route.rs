@@ -1,5 +1,6 @@
 //! Ways to an object: addresses with keys, of all profiles of its reference.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,14 +12,14 @@ use punctual_giop::{
     ByteOrder, Completion, Decoder, Reference, SystemException, SystemExceptionKind as Kind, TaggedList,
 };
 
-use crate::call::{Call, Failure, Step, Write, step};
+use crate::call::{Call, Failure, Step, step};
 use crate::core::Core;
 use crate::exception::{communication, marshal, no_usable_profile};
 use crate::outcome::Outcome;
 use crate::peer::Peer;
 use crate::publish::host_name;
-use crate::reply::Reply;
-use crate::transport::{Deadline, Endpoint};
+use crate::reply::{Reply, Sender};
+use crate::transport::{Deadline, Endpoint, left};
 
 /// One way.
 #[derive(Debug)]
@@ -117,7 +118,7 @@ pub(crate) fn call_remote(
             .map_err(|error| Failure { exception: communication(&error, false), may_repeat: true })?;
         let called = link.send(call).and_then(|id| match call.response {
             Response::None => Ok(Step::Done),
-            Response::Server | Response::Target => link.receive(id, deadline, read),
+            Response::Server | Response::Target => link.receive(call, id, deadline, read),
         });
         match called {
             Ok(step) => {
@@ -135,30 +136,49 @@ pub(crate) fn call_remote(
     Err(SystemException::new(Kind::Transient, 0, Completion::No).into())
 }
 
+/// Sends a whole message to which nothing comes back.
+pub(crate) fn send_message(peer: &Peer, message: &[u8], deadline: Deadline) -> io::Result<()> {
+    let link = peer.take(deadline)?;
+    let sent = link.stream.set_write_timeout(left(deadline)?);
+    match sent.and_then(|()| link.stream.write(message, &[])) {
+        Ok(()) => {
+            peer.give_back(link);
+            Ok(())
+        }
+        Err(error) => {
+            peer.discard(link);
+            Err(error)
+        }
+    }
+}
+
 /// Calls an object of this process: through its adapter, without a connection.
 pub(crate) fn call_local(
     core: &Core,
-    key: &[u8],
-    operation: &str,
-    is_awaited: bool,
-    write: Write<'_>,
+    call: &Call<'_>,
     read: &mut dyn FnMut(Outcome<'_>),
 ) -> Result<Step, Failure> {
     let mut buffers = core.local_buffers();
-    write(&mut buffers.request).map_err(|error| marshal(error, Completion::No))?;
+    (call.write)(&mut buffers.request).map_err(|error| marshal(error, Completion::No))?;
+    // What is called is finished when the call returns: nobody needs to know more before.
+    let response = if call.response.is_expected() { Response::Target } else { Response::None };
     let request = Request {
         id: RequestId(0),
-        response: if is_awaited { Response::Target } else { Response::None },
-        target: Target::Key(key),
-        operation,
-        contexts: TaggedList::default(),
+        response,
+        target: Target::Key(call.key),
+        operation: call.operation,
+        contexts: TaggedList::from(call.contexts),
     };
     let arguments = Decoder::new(buffers.request.as_bytes(), ByteOrder::NATIVE, Version::V1_2);
-    let mut reply = Reply::new(&mut buffers.reply, RequestId(0), is_awaited);
-    core.registry.dispatch(&request, arguments, &mut reply);
+    let nothing: Sender<'_> = &mut |_| {};
+    let mut reply = Reply::new(&mut buffers.reply, RequestId(0), response, nothing);
+    core.registry.dispatch(&request, arguments, &mut reply).or_refused()?;
     let called = match Message::read(buffers.reply.as_bytes()) {
-        _ if !is_awaited => Ok(Step::Done),
-        Ok(Message::Reply(reply, body)) => step(reply.status, body, read),
+        _ if !response.is_expected() => Ok(Step::Done),
+        Ok(Message::Reply(reply, body)) => {
+            call.receive(&reply.contexts);
+            step(reply.status, body, read)
+        }
         _ => Err(SystemException::new(Kind::Internal, 0, Completion::Maybe).into()),
     };
     core.keep_local_buffers(buffers);

@@ -19,6 +19,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::OwnedFd;
 
 use crate::call::{Call, Step, characters, step};
+use crate::contexts::Contexts;
 use crate::exception::communication;
 use crate::inbox::Inbox;
 use crate::outcome::Outcome;
@@ -35,6 +36,8 @@ pub(crate) struct Sent {
     pub done: Done,
     pub forwarded: Forwarded,
     pub deadline: Deadline,
+    /// Takes the contexts of the reply.
+    pub received: Option<Contexts>,
 }
 
 #[derive(Default)]
@@ -164,7 +167,7 @@ impl Shared {
             match Message::read(inbox.message()) {
                 Ok(Message::Reply(reply, mut body)) => {
                     body.set_characters(self.characters);
-                    self.settle(reply.id, reply.status, body);
+                    self.settle(&reply, body);
                 }
                 Ok(Message::CloseConnection) => {
                     return SystemException::new(Kind::Transient, 0, Completion::No);
@@ -177,15 +180,16 @@ impl Shared {
     }
 
     /// Gives an outcome to whom it is for. A reply that nobody awaits is dropped.
-    fn settle(&self, id: RequestId, status: message::ReplyStatus, body: punctual_giop::Decoder<'_>) {
-        let Some(sent) = self.waiting().sent.remove(&id) else { return };
+    fn settle(&self, reply: &message::Reply<'_>, body: punctual_giop::Decoder<'_>) {
+        let Some(sent) = self.waiting().sent.remove(&reply.id) else { return };
+        sent.received.iter().for_each(|received| received.receive(&reply.contexts));
         let mut done = Some(sent.done);
         let mut read = |outcome: Outcome<'_>| {
             if let Some(done) = done.take() {
                 done(outcome);
             }
         };
-        let step = step(status, body, &mut read);
+        let step = step(reply.status, body, &mut read);
         let Some(done) = done else { return };
         match step {
             Ok(Step::Forward(to)) => (sent.forwarded)(to, done),

@@ -121,6 +121,20 @@ impl Stream {
         Ok(())
     }
 
+    /// Writes what the socket takes now: how many bytes.
+    pub(crate) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut written = 0;
+        while written < bytes.len() {
+            match net::send(&self.socket, &bytes[written..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(more) => written += more,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(written)
+    }
+
     fn write_some(&self, head: &[u8], tail: &[u8]) -> rustix::io::Result<usize> {
         if tail.is_empty() {
             return net::send(&self.socket, head, SendFlags::NOSIGNAL);
