@@ -2,7 +2,7 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `limits`, [`options`] | every limit, and what is configured |
+//! | `limits`, [`options`], `counted` | every limit, what is configured, and what tests count |
 //! | `transport`, `inbox` | streams, and the messages that come on them |
 //! | `call`, `outcome`, `link`, `shared`, `peer` | calls of servers: blocking ones on a connection each, others on one |
 //! | `route`, `object`, `pending` | objects, the ways to them, outcomes that come later |
@@ -21,6 +21,7 @@ extern crate self as punctual_orb;
 mod call;
 mod contexts;
 mod core;
+mod counted;
 pub mod current;
 mod duty;
 mod exception;

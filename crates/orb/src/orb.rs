@@ -2,13 +2,14 @@
 
 use std::io;
 use std::str::FromStr;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, PoisonError};
 
 use punctual_giop::exception::minor;
 use punctual_giop::reference::{Link, text};
 use punctual_giop::{Completion, Reference, SystemException, SystemExceptionKind as Kind};
 
 use crate::core::Core;
+use crate::counted::Mutex;
 use crate::object::{Object, Stub};
 use crate::options::Options;
 use crate::poa::Poa;

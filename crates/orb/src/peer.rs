@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 
 use crossbeam_utils::atomic::AtomicCell;
 use punctual_giop::characters::CharacterSet;
@@ -15,6 +15,7 @@ use punctual_giop::codeset::Chosen;
 use punctual_giop::{SystemException, Version};
 
 use crate::call::{Call, characters};
+use crate::counted::Mutex;
 use crate::current;
 use crate::exception::communication;
 use crate::later::Later;

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -20,6 +20,7 @@ use std::os::fd::OwnedFd;
 
 use crate::call::{Call, Step, characters, step};
 use crate::contexts::Contexts;
+use crate::counted::Mutex;
 use crate::exception::communication;
 use crate::inbox::Inbox;
 use crate::outcome::Outcome;

@@ -1,10 +1,11 @@
 //! The rest of a list of bindings.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{OnceLock, PoisonError};
 
 use super::cos_naming::{Binding, BindingIteratorServant, BindingList, BindingType};
 use crate::SystemException;
+use crate::counted::Mutex;
 use crate::poa::{ObjectId, Poa};
 
 /// Bindings that a client has not asked for yet.

@@ -16,6 +16,7 @@ use super::policy::{RequestProcessing, ServantRetention};
 use super::refusal::{Refusal, Served, ending};
 use super::registry::Registry;
 use super::serving::{Diversion, Serving};
+use crate::counted::{Counted, count};
 use crate::current;
 use crate::exception::{bad_operation, marshal, no_adapter, not_active, panicked};
 use crate::reply::{Reply, Servant};
@@ -63,7 +64,7 @@ impl Registry {
         let Some(key) = Key::parse(call.key) else {
             return Err(self.of_key(call.key).map_or_else(|| not_active().into(), Diversion::Forward).into());
         };
-        let adapter = (key.process == self.process).then(|| self.adapters.get(key.adapter)).flatten();
+        let adapter = (key.process == self.process).then(|| self.adapter_at(key.adapter)).flatten();
         let Some(adapter) = adapter else {
             let poa = self.find(&key)?;
             poa.adapter().manager.admit()?;
@@ -71,7 +72,7 @@ impl Registry {
         };
         adapter.manager.admit()?;
         if key.object != NOWHERE
-            && let Some(active) = self.objects.get(key.object)
+            && let Some(active) = self.object_at(key.object)
             && active.adapter == key.adapter
         {
             adapter.upcall(&*active.servant, call, reply);
@@ -104,7 +105,7 @@ impl Registry {
             let is_known = self.of_key(key).is_some();
             return if is_known { LocateStatus::ObjectHere } else { LocateStatus::UnknownObject };
         };
-        let here = (key.process == self.process).then(|| self.adapters.get(key.adapter)).flatten();
+        let here = (key.process == self.process).then(|| self.adapter_at(key.adapter)).flatten();
         let poa = match here {
             Some(adapter) => Ok(Poa::of(self, &adapter)),
             None => self.find(&key),
@@ -137,8 +138,9 @@ impl Poa {
         reply: &mut Reply<'_>,
     ) -> Result<(), Refusal> {
         let adapter = self.adapter();
+        count(Counted::Object);
         let place = adapter.objects().by_id.get(id).copied();
-        if let Some(active) = place.and_then(|place| self.registry().objects.get(place)) {
+        if let Some(active) = place.and_then(|place| self.registry().object_at(place)) {
             adapter.upcall(&*active.servant, call, reply);
             return Ok(());
         }
@@ -152,7 +154,7 @@ impl Poa {
             Serving::Activator(activator) => {
                 let place = self.incarnate(id, &activator)?;
                 // It may have been deactivated at once.
-                let active = self.registry().objects.get(place).ok_or_else(ending)?;
+                let active = self.registry().object_at(place).ok_or_else(ending)?;
                 adapter.upcall(&*active.servant, call, reply);
             }
             Serving::Locator(locator) => {

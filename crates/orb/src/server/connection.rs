@@ -5,11 +5,12 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 
 use punctual_giop::{Encoder, message};
 use rustix::event::epoll::EventFlags;
 
+use crate::counted::Mutex;
 use crate::transport::Stream;
 
 /// Bytes that the socket did not take.

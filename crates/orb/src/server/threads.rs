@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use punctual_giop::codeset::Chosen;
@@ -13,6 +13,7 @@ use super::STACK_BYTES;
 use super::answer::{Answer, answer, refuse};
 use super::listener::Listener;
 use crate::core::Core;
+use crate::counted::Mutex;
 use crate::inbox::Inbox;
 use crate::limits::ACCEPT_PAUSE;
 use crate::transport::Stream;
