@@ -53,6 +53,12 @@ impl Orb {
         self.0.core.registry.set_key(key.as_bytes(), reference);
     }
 
+    /// The number of an operation of the object with this key, found as requests find it, if the object is active
+    /// and its adapter serves requests. Nothing is called: it is for measurements.
+    pub fn find_operation(&self, key: &[u8], operation: &str) -> Option<usize> {
+        self.0.core.registry.find_operation(key, operation)
+    }
+
     /// The object of a reference.
     ///
     /// # Errors

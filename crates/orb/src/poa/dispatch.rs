@@ -8,13 +8,14 @@ use punctual_giop::message::{LocateStatus, Request};
 use punctual_giop::{
     Completion, Decode, Decoder, Encode, Reference, SystemException, SystemExceptionKind as Kind, TaggedList,
 };
+use sharded_slab::Entry;
 
 use super::Poa;
 use super::adapter::Adapter;
 use super::key::{Key, NOWHERE, ObjectId};
 use super::policy::{RequestProcessing, ServantRetention};
 use super::refusal::{Refusal, Served, ending};
-use super::registry::Registry;
+use super::registry::{Active, Registry};
 use super::serving::{Diversion, Serving};
 use crate::counted::{Counted, count};
 use crate::current;
@@ -71,14 +72,25 @@ impl Registry {
             return poa.serve_by_id(&key.id(), call, reply);
         };
         adapter.manager.admit()?;
-        if key.object != NOWHERE
-            && let Some(active) = self.object_at(key.object)
-            && active.adapter == key.adapter
-        {
+        if let Some(active) = self.active(&key) {
             adapter.upcall(&*active.servant, call, reply);
             return Ok(());
         }
         Poa::of(self, &adapter).serve_by_id(&key.id(), call, reply)
+    }
+
+    /// The object that has the place of a key of this process.
+    fn active(&self, key: &Key<'_>) -> Option<Entry<'_, Active>> {
+        let is_somewhere = key.object != NOWHERE;
+        let active = is_somewhere.then(|| self.object_at(key.object)).flatten()?;
+        (active.adapter == key.adapter).then_some(active)
+    }
+
+    /// The number of an operation of the object with this key, by the look-ups of a request.
+    pub fn find_operation(&self, key: &[u8], operation: &str) -> Option<usize> {
+        let key = Key::parse(key).filter(|key| key.process == self.process)?;
+        self.adapter_at(key.adapter)?.manager.admit().ok()?;
+        self.active(&key)?.servant.operations().find(operation)
     }
 
     /// The adapter of a key that another process made, or an adapter of this name that was destroyed.
