@@ -12,7 +12,7 @@ use punctual_giop::reassembly::{Pushed, Reassembly};
 
 use crate::limits::{BYTES_AHEAD_MAX, IDLE_BUFFER_BYTES};
 use crate::server::serve_until_readable;
-use crate::transport::{Deadline, Stream, left};
+use crate::transport::{Deadline, Stream, is_close, left};
 
 /// Messages of one stream that wait for more fragments.
 const PARTIAL_MAX: usize = 16;
@@ -174,14 +174,7 @@ impl Inbox {
     /// Sets the socket's timeout if it is another one, and is over at the deadline.
     fn wait(&mut self, stream: &Stream, deadline: Deadline) -> io::Result<()> {
         let left = left(deadline)?;
-        // Calls that allow the same time differ by what has passed since they began.
-        let is_close = |one: Duration, other: Duration| one.abs_diff(other) * 16 < one;
-        let fits = match (self.timeout, left) {
-            (None, None) => true,
-            (Some(set), Some(left)) => is_close(set, left),
-            _ => false,
-        };
-        if !fits {
+        if !is_close(self.timeout, left) {
             stream.set_read_timeout(left)?;
             self.timeout = left;
         }

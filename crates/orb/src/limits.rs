@@ -57,3 +57,10 @@ pub const NAMING_CONTEXTS_MAX: usize = 10_000;
 
 /// Bindings of a naming service.
 pub const NAMING_BINDINGS_MAX: usize = 100_000;
+
+/// Lists of bindings whose rest a naming service keeps for its clients. The one that is idle for the longest
+/// time gives way to a new one.
+pub const NAMING_ITERATORS_MAX: usize = 1_000;
+
+/// How long a naming service keeps the rest of a list that nobody asks for, once others are asked for.
+pub const NAMING_ITERATOR_IDLE: Duration = Duration::from_secs(600);

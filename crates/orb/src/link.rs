@@ -1,6 +1,7 @@
 //! A connection that one caller has alone.
 
 use std::io;
+use std::time::Duration;
 
 use punctual_giop::codeset::Chosen;
 use punctual_giop::message::{self, Message, RequestId};
@@ -22,6 +23,8 @@ pub(crate) struct Link {
     /// What the first request tells the server.
     chosen: Option<Chosen>,
     last_id: u32,
+    /// How long one write may wait, as the socket has it.
+    write_timeout: Option<Duration>,
     /// When it became idle, in ticks of the kernel.
     idle_since: (i64, i64),
 }
@@ -36,7 +39,8 @@ impl Link {
     pub fn new(stream: Stream, version: Version, chosen: Option<Chosen>, message_bytes_max: usize) -> Self {
         let mut outbox = Encoder::new(ByteOrder::NATIVE, version);
         outbox.set_characters(characters(chosen));
-        Self { stream, inbox: Inbox::new(message_bytes_max), outbox, chosen, last_id: 0, idle_since: tick() }
+        let inbox = Inbox::new(message_bytes_max);
+        Self { stream, inbox, outbox, chosen, last_id: 0, write_timeout: None, idle_since: tick() }
     }
 
     /// A number for the next request.
@@ -62,13 +66,20 @@ impl Link {
 }
 
 impl Link {
+    /// Writes a whole message.
+    pub fn write(&mut self, message: &[u8], deadline: Deadline) -> io::Result<()> {
+        self.stream.write_until(message, deadline, &mut self.write_timeout)
+    }
+
     /// Sends a request.
-    pub fn send(&mut self, call: &Call<'_>) -> Result<RequestId, Failure> {
+    pub fn send(&mut self, call: &Call<'_>, deadline: Deadline) -> Result<RequestId, Failure> {
         let (is_fresh, id) = (self.is_fresh(), self.next_id());
         self.outbox.clear();
         let chosen = self.chosen.filter(|_| is_fresh).map(Chosen::to_context);
         call.encode(id, chosen.as_ref(), &mut self.outbox)?;
-        self.stream.write(self.outbox.as_bytes(), &[]).map_err(|error| Failure {
+        let message = self.outbox.as_bytes();
+        let written = self.stream.write_until(message, deadline, &mut self.write_timeout);
+        written.map_err(|error| Failure {
             exception: communication(&error, is_fresh),
             may_repeat: !is_fresh && error.kind() != io::ErrorKind::TimedOut,
         })?;
@@ -117,7 +128,7 @@ impl Link {
         self.outbox.clear();
         if message::write_cancel_request(id, &mut self.outbox).is_ok() {
             // Without success the connection ends all the same.
-            let _ = self.stream.write(self.outbox.as_bytes(), &[]);
+            let _ = self.stream.write_now(self.outbox.as_bytes());
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::outcome::Outcome;
 use crate::peer::Peer;
 use crate::publish::host_name;
 use crate::reply::{Reply, Sender};
-use crate::transport::{Deadline, Endpoint, left};
+use crate::transport::{Deadline, Endpoint};
 
 /// One way.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ pub(crate) fn call_remote(
         let mut link = peer
             .take(deadline)
             .map_err(|error| Failure { exception: communication(&error, false), may_repeat: true })?;
-        let called = link.send(call).and_then(|id| match call.response {
+        let called = link.send(call, deadline).and_then(|id| match call.response {
             Response::None => Ok(Step::Done),
             Response::Server | Response::Target => link.receive(call, id, deadline, read),
         });
@@ -138,9 +138,8 @@ pub(crate) fn call_remote(
 
 /// Sends a whole message to which nothing comes back.
 pub(crate) fn send_message(peer: &Peer, message: &[u8], deadline: Deadline) -> io::Result<()> {
-    let link = peer.take(deadline)?;
-    let sent = link.stream.set_write_timeout(left(deadline)?);
-    match sent.and_then(|()| link.stream.write(message, &[])) {
+    let mut link = peer.take(deadline)?;
+    match link.write(message, deadline) {
         Ok(()) => {
             peer.give_back(link);
             Ok(())
