@@ -16,15 +16,18 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use punctual_giop::message;
-use punctual_giop::{ByteOrder, Encoder, Version};
+use punctual_giop::{Encoder, message};
 
 use crate::core::Core;
+use crate::limits::GOODBYE;
 use crate::transport::Stream;
 use addresses::published;
 use listener::Listener;
 use threads::accept_all;
+
+pub(crate) use answer::{answer_message, new_outbox};
 
 /// Connections that are open, by number, and the threads that serve them.
 #[derive(Debug, Default)]
@@ -78,19 +81,33 @@ impl Server {
         }
         let mut open = lock(&self.open);
         open.is_closed = true;
+        // Each thread sends the reply that it owes, then says goodbye. Nobody waits long for a client that does not
+        // read, or for a servant that does not end.
         for stream in open.streams.values() {
-            close(stream);
+            let _ = stream.set_write_timeout(Some(GOODBYE));
+            stream.shutdown_read();
         }
+        drop(open);
+        let end = Instant::now() + GOODBYE;
+        while !lock(&self.open).streams.is_empty() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
+        lock(&self.open).streams.values().for_each(|stream| stream.shutdown());
     }
 }
 
-/// Says goodbye, so that the client knows that its requests were not processed.
+/// Ends a connection on which no thread writes.
 fn close(stream: &Stream) {
-    let mut to = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
-    let _ = stream.set_write_timeout(Some(crate::limits::GOODBYE));
-    if message::write_close_connection(&mut to).is_ok() {
-        // A client that is gone needs no goodbye.
-        let _ = stream.write(to.as_bytes(), &[]);
-    }
+    let _ = stream.set_write_timeout(Some(GOODBYE));
+    say_goodbye(stream, &mut new_outbox());
     stream.shutdown();
+}
+
+/// Says goodbye, so that the client knows that its requests were not processed.
+fn say_goodbye(stream: &Stream, outbox: &mut Encoder) {
+    outbox.clear();
+    if message::write_close_connection(outbox).is_ok() {
+        // A client that is gone needs no goodbye.
+        let _ = stream.write(outbox.as_bytes(), &[]);
+    }
 }

@@ -4,14 +4,15 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use punctual_giop::codeset::Chosen;
-use punctual_giop::{ByteOrder, Encoder, Version};
-
-use super::answer::{answer, refuse};
+use super::answer::{answer, new_outbox, refuse};
 use super::listener::Listener;
-use super::{Open, close, lock};
+use super::{Open, close, lock, say_goodbye};
 use crate::core::Core;
+use crate::duplex::{adopt, is_offered};
+use crate::framing::Framing;
 use crate::inbox::Inbox;
+use crate::limits::ACCEPT_PAUSE;
+use crate::link::tick;
 use crate::transport::Stream;
 
 pub(super) fn accept_all(core: &Arc<Core>, listener: &Listener, open: &Arc<Mutex<Open>>) {
@@ -19,8 +20,10 @@ pub(super) fn accept_all(core: &Arc<Core>, listener: &Listener, open: &Arc<Mutex
         match listener.accept() {
             Ok(stream) => start(core, stream, open),
             Err(_) if core.is_shut_down() => return,
-            // No descriptor left, or a client that is gone already: others may come.
-            Err(_) => thread::yield_now(),
+            // A client that is gone already: others may come.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            // No descriptor or memory left: it cannot be said when there is one again.
+            Err(_) => thread::sleep(ACCEPT_PAUSE),
         }
     }
 }
@@ -54,14 +57,17 @@ fn start(core: &Arc<Core>, stream: Stream, open: &Arc<Mutex<Open>>) {
 const STACK_BYTES: usize = 1 << 20;
 
 /// Serves the requests of a connection until it ends.
-fn serve(core: &Arc<Core>, stream: &Stream) {
-    let mut inbox = Inbox::new(core.options.message_bytes_max);
-    let mut outbox = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
-    outbox.set_characters(Chosen::DEFAULT.characters);
+fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
+    let framing = Framing::of(&core.options);
+    let mut inbox = Inbox::new(framing);
+    let mut outbox = new_outbox();
     loop {
         match inbox.next(stream, None) {
+            // Requests that were not begun are not begun any more: the client learns that.
+            Ok(_) if core.is_shut_down() => return say_goodbye(stream, &mut outbox),
             Ok(true) => {}
             Ok(false) => return,
+            Err(_) if core.is_shut_down() => return say_goodbye(stream, &mut outbox),
             Err(error) => {
                 if error.kind() == io::ErrorKind::InvalidData {
                     refuse(stream, &mut outbox);
@@ -69,10 +75,22 @@ fn serve(core: &Arc<Core>, stream: &Stream) {
                 return;
             }
         }
-        if !answer(core, inbox.message(), &mut outbox) {
+        if is_offered(core, &inbox) {
+            return adopt(core, stream, inbox, outbox.characters());
+        }
+        let begun = tick();
+        let answered = answer(core, inbox.message(), &mut outbox);
+        if let Some(id) = answered.id {
+            // Who asked may not wait any more. The socket is looked at only where the servant took long.
+            let took_long = begun != tick();
+            if inbox.is_cancelled(id, took_long.then_some(stream)) {
+                outbox.clear();
+            }
+        }
+        if !outbox.as_bytes().is_empty() && framing.send(stream, outbox.as_bytes()).is_err() {
             return;
         }
-        if !outbox.as_bytes().is_empty() && stream.write(outbox.as_bytes(), &[]).is_err() {
+        if !answered.goes_on {
             return;
         }
     }
