@@ -3,7 +3,8 @@
 //! | module | owns |
 //! |---|---|
 //! | `limits`, [`options`] | every limit, and what is configured |
-//! | `transport`, `inbox` | streams, and the messages that come on them |
+//! | `transport`, `framing`, `inbox` | streams, and the messages that go and come on them |
+//! | `session`, `duplex` | what messages mean where they come; connections on which both ends call |
 //! | `call`, `outcome`, `link`, `shared`, `peer` | calls of servers: blocking ones on a connection each, others on one |
 //! | `route`, `object`, `pending` | objects, the ways to them, outcomes that come later |
 //! | [`operations`], `reply`, [`poa`] | servants, and from a request to its servant |
@@ -22,8 +23,10 @@ mod call;
 mod contexts;
 mod core;
 pub mod current;
+mod duplex;
 mod duty;
 mod exception;
+mod framing;
 mod inbox;
 mod later;
 mod limits;
@@ -42,6 +45,7 @@ mod reply;
 mod route;
 mod scope;
 mod server;
+mod session;
 mod shared;
 mod transport;
 

@@ -124,21 +124,24 @@ impl Stream {
     /// `TimedOut`.
     pub(crate) fn write_until(
         &self,
-        mut bytes: &[u8],
+        mut head: &[u8],
+        mut tail: &[u8],
         deadline: Deadline,
         set: &mut Option<Duration>,
     ) -> io::Result<()> {
-        while !bytes.is_empty() {
+        while !head.is_empty() || !tail.is_empty() {
             let left = left(deadline)?;
             if !is_close(*set, left) {
                 self.set_write_timeout(left)?;
                 *set = left;
             }
-            match self.write_some(bytes, &[]) {
-                Err(Errno::INTR) => {}
+            let written = match self.write_some(head, tail) {
+                Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
-                written => bytes = &bytes[written?..],
-            }
+                written => written?,
+            };
+            let of_head = written.min(head.len());
+            (head, tail) = (&head[of_head..], &tail[written - of_head..]);
         }
         Ok(())
     }
@@ -185,6 +188,12 @@ impl Stream {
         let mut byte = [0u8; 1];
         let flags = net::RecvFlags::DONTWAIT | net::RecvFlags::PEEK;
         !matches!(net::recv(&self.socket, &mut byte[..], flags), Err(Errno::AGAIN))
+    }
+
+    /// Nothing is read any more: a thread that waits on it wakes up. Replies can still be written.
+    pub(crate) fn shutdown_read(&self) {
+        // Fails if the other side was quicker.
+        let _ = net::shutdown(&self.socket, net::Shutdown::Read);
     }
 
     /// Ends both directions: a thread that waits on it wakes up.
