@@ -381,11 +381,14 @@ impl Object {
             return done(Outcome::System(shut_down()));
         }
         let mut to = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
+        let first = self.forward().map_or_else(|| self.0.route.characters(), |route| route.characters());
+        to.set_characters(first);
         match write(&mut to) {
             Ok(()) => {
                 let later = Later {
                     object: self.clone(),
                     operation: operation.into(),
+                    characters: first,
                     arguments: to.into_bytes().into(),
                     deadline: self.deadline(),
                     attempts: 0,
@@ -439,7 +442,9 @@ fn call_named(
 struct Later {
     object: Object,
     operation: Arc<str>,
-    /// As GIOP 1.2 has them, with strings in UTF-8.
+    /// The code set of strings in the arguments: that of the server that is called first.
+    characters: CharacterSet,
+    /// As GIOP 1.2 has them.
     arguments: Arc<[u8]>,
     deadline: Deadline,
     /// How often it was sent again.
@@ -461,15 +466,19 @@ impl Later {
         for (number, way) in route.ways() {
             let (peer, named) = match way {
                 Way::Local(key) => {
+                    let write: Write<'_> = match write {
+                        _ if self.characters == CharacterSet::Utf8 => &write_again,
+                        Some(write) => write,
+                        None => continue,
+                    };
                     let (target, operation) = (Target::Key(key), &*self.operation);
-                    let response = Response::Target;
-                    let call = self.object.to_call(&target, operation, response, &contexts, &write_again);
+                    let call = self.object.to_call(&target, operation, Response::Target, &contexts, write);
                     return self.object.call_local_later(&call, done);
                 }
                 Way::Remote(peer, named) => (peer, named),
             };
             let write: Write<'_> = match write {
-                _ if peer.version == Version::V1_2 && peer.characters() == CharacterSet::Utf8 => &write_again,
+                _ if peer.version == Version::V1_2 && peer.characters() == self.characters => &write_again,
                 Some(write) => write,
                 None => continue,
             };

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
+use punctual_giop::characters::CharacterSet;
 use punctual_giop::codeset::{Chosen, CodeSets, Incompatible};
 use punctual_giop::message::{Addressing, Message, Request, RequestId, Response, Target};
 use punctual_giop::reference::{IiopProfile, TAG_INTERNET_IOP};
@@ -103,6 +104,14 @@ impl Route {
     pub fn set_addressing(&self, number: usize, addressing: Addressing) {
         if let Some(Way::Remote(_, named)) = self.ways.get(number) {
             named.set_addressing(addressing);
+        }
+    }
+
+    /// The code set of strings for the server that is tried first.
+    pub fn characters(&self) -> CharacterSet {
+        match self.ways().next() {
+            Some((_, Way::Remote(peer, _))) => peer.characters(),
+            _ => CharacterSet::Utf8,
         }
     }
 
