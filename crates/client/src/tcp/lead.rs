@@ -67,6 +67,15 @@ impl TcpLead {
         self.away.overruns
     }
 
+    /// Does the engine's work until `until`: how a periodic program waits for its next turn.
+    pub fn rest(&mut self, until: Instant) {
+        self.come_back();
+        drive(&mut self.engine, &mut self.left_at, Some(until), || false);
+        self.stream.set_nonblocking(self.engine.is_some());
+        // No thread leads the engine any more: sleep for the rest.
+        std::thread::sleep(Duration::from_nanos(until.since(now()).0));
+    }
+
     /// Leads no more; the stream serves on.
     pub fn end(self) -> TcpStream {
         let Self { engine, mut stream, .. } = self;
