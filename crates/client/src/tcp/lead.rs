@@ -117,7 +117,9 @@ impl Read for TcpLead {
         self.come_back();
         if self.is_leading() && !self.stream.saw_end {
             let timeout = self.stream.read_timeout();
-            self.drive_for(timeout, |stream| stream.inbox.has_message() || stream.inbox.is_closed());
+            self.drive_for(timeout, |stream| {
+                stream.inbox.has_message() || stream.inbox.is_closed() || stream.awaits_reason()
+            });
         }
         self.stream.read(buffer)
     }
