@@ -299,13 +299,17 @@ impl Object {
         if self.0.core.is_shut_down() {
             return done(Outcome::System(shut_down()));
         }
+        let forward = self.forward();
+        let characters = forward.as_deref().unwrap_or(&self.0.route).characters();
         let mut to = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
+        to.set_characters(characters);
         match write(&mut to) {
             Ok(()) => {
                 let later = Later {
                     object: self.clone(),
                     operation: operation.into(),
                     arguments: to.into_bytes().into(),
+                    characters,
                     deadline: self.deadline(),
                     attempts: 0,
                 };
@@ -358,8 +362,10 @@ fn call_named(
 struct Later {
     object: Object,
     operation: Arc<str>,
-    /// As GIOP 1.2 has them, with strings in UTF-8.
+    /// As GIOP 1.2 has them.
     arguments: Arc<[u8]>,
+    /// Of their strings.
+    characters: CharacterSet,
     deadline: Deadline,
     /// How often it was sent again.
     attempts: usize,
@@ -384,7 +390,7 @@ impl Later {
                 Way::Remote(peer, named) => (peer, named),
             };
             let write: Write<'_> = match write {
-                _ if peer.version == Version::V1_2 && peer.characters() == CharacterSet::Utf8 => &write_again,
+                _ if peer.version == Version::V1_2 && peer.characters() == self.characters => &write_again,
                 Some(write) => write,
                 None => continue,
             };

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
+use punctual_giop::characters::CharacterSet;
 use punctual_giop::codeset::{Chosen, CodeSets, Incompatible};
 use punctual_giop::message::{Addressing, Message, Request, RequestId, Response, Target};
 use punctual_giop::reference::{IiopProfile, TAG_INTERNET_IOP};
@@ -96,6 +97,14 @@ impl Route {
         let first = self.current.load(Ordering::Relaxed);
         let count = self.ways.len();
         (0..count).map(move |number| (first + number) % count).map(|number| (number, &self.ways[number]))
+    }
+
+    /// The code set of strings on the way that is tried first.
+    pub fn characters(&self) -> CharacterSet {
+        match self.ways().next() {
+            Some((_, Way::Remote(peer, _))) => peer.characters(),
+            Some((_, Way::Local(_))) | None => CharacterSet::default(),
+        }
     }
 
     /// The server of this way wants the object named so.

@@ -226,7 +226,8 @@ fn we_call_omniorb_back_over_its_connection() {
         let orb = orb.expect("it listens");
         orb.root_poa().manager().activate().expect("it is not inactive");
         let offer = ["-ORBofferBiDirectionalGIOP", offered];
-        let arguments: Vec<String> = LOOPBACK.into_iter().chain(more).chain(offer).map(str::to_owned).collect();
+        let arguments: Vec<String> =
+            LOOPBACK.into_iter().chain(more).chain(offer).map(str::to_owned).collect();
         Process::finished(&["client", &serve(&orb)], &arguments)
     };
     let Some(said) = said_with(true, "1") else { return };
