@@ -167,11 +167,6 @@ impl Inbox {
         false
     }
 
-    /// Forgets what is there of a request in pieces that was cancelled.
-    pub fn cancel(&mut self, id: RequestId) {
-        self.partial.cancel(id);
-    }
-
     /// Makes the next message the present one, if it is there; else makes room for its bytes.
     fn take(&mut self) -> io::Result<bool> {
         self.joined = None;
@@ -228,12 +223,25 @@ impl Inbox {
     /// Takes the message or fragment that is there. `true` if a message is whole, and the present one.
     fn join(&mut self, header: &Header) -> io::Result<bool> {
         match self.partial.push(header, &self.bytes[..self.end]).map_err(invalid)? {
-            Pushed::Whole => Ok(true),
+            Pushed::Whole => {
+                if header.kind == MessageType::CancelRequest {
+                    self.cancel(header);
+                }
+                Ok(true)
+            }
             Pushed::Kept => Ok(false),
             Pushed::Completed(whole) => {
                 self.joined = Some(whole);
                 Ok(true)
             }
+        }
+    }
+
+    /// Forgets what is there of a request in pieces that is cancelled.
+    fn cancel(&mut self, header: &Header) {
+        let body = &self.bytes[Header::BYTES..self.end];
+        if let Ok(id) = RequestId::decode(&mut Decoder::new(body, header.order, header.version)) {
+            self.partial.cancel(id);
         }
     }
 

@@ -304,7 +304,6 @@ impl Shared {
                 (Action::Dispatch, Some(message)) => self.dispatch(whole, &message),
                 (Action::Cancel, Some(Message::CancelRequest(id))) => {
                     self.served.iter().for_each(|served| served.cancel(id));
-                    inbox.cancel(id);
                 }
                 (
                     Action::Ignore | Action::Drain | Action::Complete | Action::Dispatch | Action::Cancel,

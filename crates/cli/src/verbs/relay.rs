@@ -52,8 +52,8 @@ pub struct Relay {
     /// Peer on the network that gets the programs' connections; with --reserve, a port and the name of a host that runs Punctual.
     #[arg(long, value_name = "ADDRESS:PORT|PORT@HOST", requires = "from")]
     connect: Option<String>,
-    /// Reserve the path of each connection, too, with a channel in each direction. Both hosts must run Punctual. Give the same
-    /// class at both ends.
+    /// Also reserve the path between the hosts: each connection gets a channel in each direction. Both hosts must run Punctual.
+    /// Give the same class at both ends.
     #[arg(long)]
     reserve: bool,
     /// With --reserve: each packet must arrive within this time [default: the period or the interval].
@@ -65,7 +65,7 @@ pub struct Relay {
     /// With --class low-delay: the interval that --units counts in.
     #[arg(long, value_name = "TIME", value_parser = values::span)]
     interval: Option<Nanos>,
-    /// With --class low-delay: at most this many segments in any interval, in each direction.
+    /// With --class low-delay: the budget. It is the largest number of TCP segments in any interval, in each direction.
     #[arg(long, value_name = "COUNT")]
     units: Option<u32>,
     /// With --class guaranteed: rate of the data (20Mbit/s).

@@ -17,7 +17,7 @@ use crate::late::{counted_late, is_best_effort_host, late_over, late_wakes};
 use crate::link_rate;
 use crate::output::{Outcome, Output, table};
 
-/// Show this host's links, load, drops, quotas, programs' handlers and API counters.
+/// Show this host's links, load, dropped packets, users' quotas, programs' handlers, and counters of the daemon's API.
 #[derive(Args)]
 #[command(after_help = "Example: punctual status --json")]
 pub struct Status {
