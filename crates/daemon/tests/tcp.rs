@@ -126,7 +126,7 @@ fn programs_side(stream: &mut punctual::tcp::TcpStream, count: usize) {
     assert!(read == bytes(1, count), "{} bytes of {count}", read.len());
 }
 
-/// Nothing of a user is left in the daemon, and its counts are even.
+/// Checks that the daemon holds nothing for a user any more, and that its counts agree.
 fn is_clean(endsystem: &Endsystem) {
     eventually("everything is given back", || {
         let status = endsystem.status().expect("a status");

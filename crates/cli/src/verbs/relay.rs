@@ -97,7 +97,7 @@ enum Direction {
     Out { from: SocketAddr, peer: WireEnd },
 }
 
-/// Where a relay listens on the network, or its peer there.
+/// The relay's end on the network: where it listens, or the peer that it connects to.
 #[derive(Clone, Debug)]
 enum WireEnd {
     /// An address of any host.

@@ -21,9 +21,9 @@ use world::{Way, World};
 /// How much data to transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// As much as takes a few seconds.
+    /// Little data: a run takes a few seconds.
     Sample,
-    /// As much as `make programs` transfers.
+    /// All the data that `make programs` transfers.
     All,
 }
 

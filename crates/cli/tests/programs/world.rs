@@ -47,7 +47,7 @@ impl fmt::Display for Way {
 /// A daemon or a relay, which ends when it is dropped.
 struct Ours {
     child: Child,
-    /// Its log is read continuously, so that it never waits for a full pipe.
+    /// Thread that reads the program's log, so that the program never waits for a full pipe.
     log: Option<std::thread::JoinHandle<String>>,
 }
 
@@ -121,12 +121,12 @@ impl World {
         Self { relays: Mutex::default(), daemon, folder, way, a, b }
     }
 
-    /// Where the server runs.
+    /// Host on which the server runs.
     pub fn server_host(&self) -> &Host {
         if self.way == Way::BeforeClient { &self.b } else { &self.a }
     }
 
-    /// Where the client runs.
+    /// Host on which the client runs.
     pub fn client_host(&self) -> &Host {
         if self.way == Way::BeforeClient { &self.a } else { &self.b }
     }

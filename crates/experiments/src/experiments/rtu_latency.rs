@@ -17,7 +17,7 @@ use crate::testbed::{Block, Contender, LinkSpec, PairSetup, TcpStack, TcpWorld};
 
 /// The configured rate of a direct link.
 const TOLD: punctual::BitRate = punctual::BitRate(1_000_000_000);
-/// Of a round trip: table 1's.
+/// Sizes of messages of a round trip: those of table 1.
 const SIZES: [u32; 5] = [64, 1_024, 2_048, 4_096, 8_192];
 const LOADS: [&str; 3] = ["idle", "hogs", "hogs and bulk"];
 const IDLE: usize = 0;

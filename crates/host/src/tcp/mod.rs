@@ -123,7 +123,7 @@ pub struct TcpWish {
 }
 
 impl TcpWish {
-    /// With the settings that suit a class: a low-delay connection sends small segments at once.
+    /// The settings for a class: a low-delay connection sends small segments at once.
     pub fn of(class: RtuClass) -> Self {
         let is_nodelay = matches!(class, RtuClass::LowDelay { .. });
         Self { class, config: TcpConfig { is_nodelay, ..TcpConfig::default() }, handler_time: Nanos::ZERO }

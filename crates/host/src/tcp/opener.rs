@@ -42,15 +42,15 @@ const PORT_TRIES: u32 = 32;
 /// What happens to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TcpNews {
-    /// It is open.
+    /// The connection is open.
     Open,
-    /// It was accepted, and is refused.
+    /// An accepted connection is refused.
     Refused(TcpRefusal),
-    /// It ended.
+    /// The connection has ended.
     Ended(Ended),
     /// Only late segments of the peer can come: the engine has dropped its rings.
     TimeWait,
-    /// Nothing of it is left.
+    /// All resources of the connection are released.
     Over,
 }
 

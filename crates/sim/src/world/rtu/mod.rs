@@ -362,7 +362,7 @@ impl World {
         self.hear_of_handlers(host, now);
     }
 
-    /// News of a handler that belongs to a program here.
+    /// An event of a handler that belongs to a program of this host.
     pub(super) fn hear_of_body(&mut self, host: usize, event: &RtuEvent) {
         let (RtuEvent::Refused(id, _) | RtuEvent::Demoted(id, _)) = *event else { return };
         self.judge_handler(host, id, Some(format!("is honest, and the node says {event:?}")));
