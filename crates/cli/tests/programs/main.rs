@@ -4,6 +4,8 @@
 //! By default this is a short run of those programs that are installed. With PUNCTUAL_PROGRAMS=all (`make programs`) all programs
 //! run, and their transfers are large.
 
+#[path = "../common/basics.rs"]
+mod basics;
 #[path = "../../../link/tests/common/host.rs"]
 mod host;
 mod http;
