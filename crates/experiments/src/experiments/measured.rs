@@ -288,11 +288,11 @@ impl Report {
             self.holes.excused,
             counted(self.holes.samples, "sample"),
             self.plot.display(),
-            self.last_word(),
+            self.conclusion(),
         )
     }
 
-    fn last_word(&self) -> &'static str {
+    fn conclusion(&self) -> &'static str {
         match self.exit_status() {
             0 => "everything held",
             1 => "something did not hold",
