@@ -2,12 +2,13 @@
 //! make (rings of segments, ports, next hops), and their end.
 //!
 //! Ownership: a local port is held from before its connection or listener begins until its engine has given the flow back. One
-//! thread, the *burier*, drops what connections leave behind.
+//! thread, the *releaser*, drops what connections leave behind.
 
 mod api;
 pub(crate) mod daemon;
 pub(crate) mod opener;
 pub(crate) mod paths;
+mod releaser;
 mod segments;
 
 use std::io;
