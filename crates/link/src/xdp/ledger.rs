@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_gives_back_only_what_it_has_and_a_dropped_book_leaks_nothing() {
+    fn the_kernel_gives_back_only_what_it_has_and_a_dropped_ledger_leaks_nothing() {
         let memory = XdpMemory::new(8, 2_048).expect("16 KiB");
         let take = || memory.pool().take_index().expect("a frame");
         let (one, two, three) = (take(), take(), take());
