@@ -3,7 +3,8 @@
 //! | module | owns |
 //! |---|---|
 //! | `limits`, [`options`] | every limit, and what is configured |
-//! | `transport`, `inbox` | streams, and the messages that come on them |
+//! | `transport`, `framing`, `inbox` | streams, and the messages that go and come on them |
+//! | `session`, `duplex` | what messages mean where they come; connections on which both ends call |
 //! | `call`, `outcome`, `link`, `shared`, `peer` | calls of servers: blocking ones on a connection each, others on one |
 //! | `route`, `object`, `pending` | objects, the ways to them, outcomes that come later |
 //! | [`operations`], `reply`, [`poa`] | servants, and from a request to its servant |
@@ -20,7 +21,9 @@ extern crate self as punctual_orb;
 
 mod call;
 mod core;
+mod duplex;
 mod exception;
+mod framing;
 mod inbox;
 mod limits;
 mod link;
@@ -37,6 +40,7 @@ mod publish;
 mod reply;
 mod route;
 mod server;
+mod session;
 mod shared;
 mod transport;
 

@@ -11,6 +11,31 @@ pub const IDLE_BUFFER_BYTES: usize = 2 << 10;
 /// Bytes that are reserved for a message before any of them are there.
 pub const BYTES_AHEAD_MAX: usize = 1 << 20;
 
+/// Messages of one connection that may be in pieces at once.
+pub const PARTIAL_MAX: usize = 16;
+
+/// How often a much smaller message must come before a connection gives memory back.
+pub const SMALL_MESSAGES_MAX: u32 = 64;
+
+/// How long the rest of a message that has begun may take, unless configured.
+pub const MESSAGE_TIME: Duration = Duration::from_secs(30);
+
+/// Bytes after which a long message has that time again.
+pub const PROGRESS_BYTES: usize = 1 << 20;
+
+/// How long a request waits while its object adapter's manager holds requests: then it is refused, and may be
+/// repeated.
+pub const HOLD_TIME: Duration = Duration::from_secs(30);
+
+/// How long a server that could not accept a connection waits before it tries again: descriptors may be used up.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Requests that a bidirectional connection serves at the same time. More are refused with `TRANSIENT`.
+pub const DUPLEX_REQUESTS_MAX: usize = 64;
+
+/// Addresses at which a client says that it can be called over its connection. More are ignored.
+pub const LISTEN_POINTS_MAX: usize = 16;
+
 /// How often one call follows a forwarding reference.
 pub const FORWARDS_MAX: usize = 10;
 

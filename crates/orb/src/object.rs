@@ -5,20 +5,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use punctual_giop::message::Response;
+use punctual_giop::characters::CharacterSet;
+use punctual_giop::message::{Response, Target};
 use punctual_giop::{
     self as giop, ByteOrder, Completion, Encode, Encoder, Reference, SystemException,
     SystemExceptionKind as Kind, Version,
 };
 
-use crate::call::{Call, Failure, Step, Write};
+use crate::call::{Ask, Call, Failure, Step, Write};
 use crate::core::Core;
 use crate::exception::{marshal, no_usable_profile, shut_down};
 use crate::limits::FORWARDS_MAX;
 use crate::outcome::{Outcome, result};
 use crate::pending::Pending;
-use crate::route::{Route, Way, call_local, call_remote};
-use crate::shared::{Done, Forwarded, Sent};
+use crate::route::{Named, Route, Way, call_local, call_remote, locate_local};
+use crate::shared::{Again, Awaits, Done, Redirect, Sent};
 use crate::transport::Deadline;
 
 /// What clients of an interface are made from. Generated code implements it.
@@ -187,8 +188,8 @@ impl Object {
             let forward = self.forward();
             let route = forward.as_deref().unwrap_or(&self.0.route);
             match self.try_ways(route, operation, response, write, deadline, read) {
-                Ok(Step::Done) => return Ok(()),
                 Ok(Step::Forward(to)) => self.follow(&to)?,
+                Ok(_) => return Ok(()),
                 // What forwarded may know better now.
                 Err(failure) if forward.is_some() && failure.may_repeat => self.set_forward(None),
                 Err(failure) => return Err(failure.exception),
@@ -219,12 +220,69 @@ impl Object {
                     let is_awaited = response.is_expected();
                     call_local(&self.0.core, key, operation, is_awaited, write, read)
                 }
-                Way::Remote(peer, key) => {
-                    let call = Call { key, operation, response, contexts: &[], write };
+                Way::Remote(peer, named) => call_named(route, named, |target| {
+                    let ask = Ask::Perform;
+                    let call = Call { ask, target, operation, response, contexts: &[], write };
                     call_remote(peer, &call, deadline, read)
-                }
+                }),
             };
             match called {
+                Ok(step) => {
+                    route.prefer(number);
+                    return Ok(step);
+                }
+                Err(failure) if failure.may_repeat => last = failure,
+                Err(failure) => return Err(failure),
+            }
+        }
+        Err(last)
+    }
+
+    /// Asks the server whether the object is there, without calling it: the question is a `LocateRequest`. Calls go to
+    /// where it is found.
+    ///
+    /// # Errors
+    /// System exceptions other than `OBJECT_NOT_EXIST`.
+    pub fn locate(&self) -> Result<bool, SystemException> {
+        if self.0.core.is_shut_down() {
+            return Err(shut_down());
+        }
+        let deadline = self.deadline();
+        for _ in 0..=FORWARDS_MAX {
+            let forward = self.forward();
+            let route = forward.as_deref().unwrap_or(&self.0.route);
+            let mut answer = Ok(());
+            match self.locate_by(route, deadline, &mut |outcome| answer = outcome.end()) {
+                Ok(Step::Forward(to)) => self.follow(&to)?,
+                Ok(_) => {
+                    return match answer {
+                        Ok(()) => Ok(true),
+                        Err(exception) if exception.kind == Kind::ObjectNotExist => Ok(false),
+                        Err(exception) => Err(exception),
+                    };
+                }
+                Err(failure) if forward.is_some() && failure.may_repeat => self.set_forward(None),
+                Err(failure) => return Err(failure.exception),
+            }
+        }
+        Err(SystemException::new(Kind::Transient, 0, Completion::No))
+    }
+
+    fn locate_by(
+        &self,
+        route: &Route,
+        deadline: Deadline,
+        read: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Step, Failure> {
+        let mut last = Failure::from(no_usable_profile());
+        for (number, way) in route.ways() {
+            let located = match way {
+                Way::Local(key) => Ok(locate_local(&self.0.core, key, read)),
+                Way::Remote(peer, named) => call_named(route, named, |target| {
+                    call_remote(peer, &Call::locate(target), deadline, read)
+                }),
+            };
+            match located {
                 Ok(step) => {
                     route.prefer(number);
                     return Ok(step);
@@ -241,66 +299,24 @@ impl Object {
         if self.0.core.is_shut_down() {
             return done(Outcome::System(shut_down()));
         }
+        let forward = self.forward();
+        let characters = forward.as_deref().unwrap_or(&self.0.route).characters();
         let mut to = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
+        to.set_characters(characters);
         match write(&mut to) {
-            Ok(()) => self.send_arguments(operation, &Arc::from(to.into_bytes()), Some(write), 0, done),
+            Ok(()) => {
+                let later = Later {
+                    object: self.clone(),
+                    operation: operation.into(),
+                    arguments: to.into_bytes().into(),
+                    characters,
+                    deadline: self.deadline(),
+                    attempts: 0,
+                };
+                later.send(Some(write), done);
+            }
             Err(error) => done(Outcome::System(marshal(error, Completion::No))),
         }
-    }
-
-    /// Sends a request with these arguments, encoded as GIOP 1.2 has them. `write` is for other versions, whose
-    /// arguments are aligned by what is before them.
-    fn send_arguments(
-        &self,
-        operation: &str,
-        arguments: &Arc<[u8]>,
-        write: Option<Write<'_>>,
-        forwards: usize,
-        done: Done,
-    ) {
-        let write_again = |to: &mut Encoder| {
-            to.write(arguments);
-            Ok(())
-        };
-        let forward = self.forward();
-        let route = forward.as_deref().unwrap_or(&self.0.route);
-        let (mut done, mut last) = (done, no_usable_profile());
-        for (number, way) in route.ways() {
-            let (peer, key) = match way {
-                Way::Local(key) => return self.call_local_later(key, operation, &write_again, done),
-                Way::Remote(peer, key) => (peer, key),
-            };
-            let write: Write<'_> = match write {
-                _ if peer.version == Version::V1_2 => &write_again,
-                Some(write) => write,
-                // The object was found elsewhere: the next call goes there.
-                None => continue,
-            };
-            let call = Call { key, operation, response: Response::Target, contexts: &[], write };
-            let forwarded = self.forwarded(operation, arguments, forwards);
-            match peer.send_shared(&call, Sent { done, forwarded, deadline: self.deadline() }) {
-                Ok(()) => return route.prefer(number),
-                Err((exception, Some(back))) => (last, done) = (exception, back.done),
-                // The reader was quicker: it has told the caller.
-                Err((_, None)) => return,
-            }
-        }
-        done(Outcome::System(last));
-    }
-
-    /// What follows the object of an asynchronous call.
-    fn forwarded(&self, operation: &str, arguments: &Arc<[u8]>, forwards: usize) -> Forwarded {
-        let (object, operation, arguments) = (self.clone(), operation.to_owned(), Arc::clone(arguments));
-        Box::new(move |to, done| {
-            if forwards == FORWARDS_MAX {
-                let endless = SystemException::new(Kind::Transient, 0, Completion::No);
-                return done(Outcome::System(endless));
-            }
-            match object.follow(&to) {
-                Ok(()) => object.send_arguments(&operation, &arguments, None, forwards + 1, done),
-                Err(exception) => done(Outcome::System(exception)),
-            }
-        })
     }
 
     fn call_local_later(&self, key: &[u8], operation: &str, write: Write<'_>, done: Done) {
@@ -318,8 +334,110 @@ impl Object {
                 Ok(()) => done(Outcome::System(SystemException::new(Kind::Transient, 0, Completion::No))),
                 Err(exception) => done(Outcome::System(exception)),
             },
-            Ok(Step::Done) => {}
+            Ok(_) => {}
             Err(failure) => done(Outcome::System(failure.exception)),
         }
+    }
+}
+
+/// Calls a server, once more if it wants the object named otherwise.
+fn call_named(
+    route: &Route,
+    named: &Named,
+    mut call: impl FnMut(&Target<'_>) -> Result<Step, Failure>,
+) -> Result<Step, Failure> {
+    match call(&route.target(named))? {
+        Step::Address(addressing) => named.set_addressing(addressing),
+        step => return Ok(step),
+    }
+    match call(&route.target(named))? {
+        // It wants one way and then another.
+        Step::Address(_) => Err(SystemException::new(Kind::Transient, 0, Completion::No).into()),
+        step => Ok(step),
+    }
+}
+
+/// A call that does not wait. It can be sent again while it has no outcome.
+#[derive(Clone)]
+struct Later {
+    object: Object,
+    operation: Arc<str>,
+    /// As GIOP 1.2 has them.
+    arguments: Arc<[u8]>,
+    /// Of their strings.
+    characters: CharacterSet,
+    deadline: Deadline,
+    /// How often it was sent again.
+    attempts: usize,
+}
+
+impl Later {
+    /// Sends it. `write` is for other versions, whose arguments are aligned by what is before them, and for other code
+    /// sets. Without it, servers that need it are not called.
+    fn send(&self, write: Option<Write<'_>>, done: Done) {
+        let write_again = |to: &mut Encoder| {
+            to.write(&self.arguments);
+            Ok(())
+        };
+        let forward = self.object.forward();
+        let route = forward.as_deref().unwrap_or(&self.object.0.route);
+        let (mut done, mut last) = (done, no_usable_profile());
+        for (number, way) in route.ways() {
+            let (peer, named) = match way {
+                Way::Local(key) => {
+                    return self.object.call_local_later(key, &self.operation, &write_again, done);
+                }
+                Way::Remote(peer, named) => (peer, named),
+            };
+            let write: Write<'_> = match write {
+                _ if peer.version == Version::V1_2 && peer.characters() == self.characters => &write_again,
+                Some(write) => write,
+                None => continue,
+            };
+            let (target, operation) = (&route.target(named), &*self.operation);
+            let (ask, response) = (Ask::Perform, Response::Target);
+            let call = Call { ask, target, operation, response, contexts: &[], write };
+            let awaits = Awaits::Later(done, self.again(number));
+            match peer.send_shared(&call, Sent { awaits, deadline: self.deadline }) {
+                Ok(()) => return route.prefer(number),
+                Err((exception, Some(Sent { awaits: Awaits::Later(back, _), .. }))) => {
+                    (last, done) = (exception, back);
+                }
+                // The reader was quicker: it has told the caller.
+                Err(_) => return,
+            }
+        }
+        done(Outcome::System(last));
+    }
+
+    /// What is done if it must be sent again.
+    fn again(&self, way: usize) -> Again {
+        let mut later = self.clone();
+        Box::new(move |redirect, done| {
+            if later.attempts == FORWARDS_MAX {
+                let endless = SystemException::new(Kind::Transient, 0, Completion::No);
+                return done(Outcome::System(endless));
+            }
+            later.attempts += 1;
+            match later.object.redirect(redirect, way) {
+                Ok(()) => later.send(None, done),
+                Err(exception) => done(Outcome::System(exception)),
+            }
+        })
+    }
+}
+
+impl Object {
+    /// Calls go where a server wants them.
+    fn redirect(&self, redirect: Redirect, way: usize) -> Result<(), SystemException> {
+        match redirect {
+            Redirect::Forward(to) => self.follow(&to)?,
+            Redirect::Address(addressing) => {
+                let forward = self.forward();
+                forward.as_deref().unwrap_or(&self.0.route).set_addressing(way, addressing);
+            }
+            Redirect::Reconnect => {}
+        }
+        Ok(())
     }
 }

@@ -136,6 +136,12 @@ impl Stream {
         !matches!(net::recv(&self.socket, &mut byte[..], flags), Err(Errno::AGAIN))
     }
 
+    /// Nothing is read any more: a thread that waits on it wakes up. Replies can still be written.
+    pub(crate) fn shutdown_read(&self) {
+        // Fails if the other side was quicker.
+        let _ = net::shutdown(&self.socket, net::Shutdown::Read);
+    }
+
     /// Ends both directions: a thread that waits on it wakes up.
     pub(crate) fn shutdown(&self) {
         // Fails if the other side was quicker.

@@ -27,6 +27,11 @@ impl<'a> Contest<'a> {
         Self { contenders: Vec::new(), pairs: Vec::new(), setup, loads, conditions }
     }
 
+    /// What the hosts are like.
+    pub const fn setup(&self) -> PairSetup {
+        self.setup
+    }
+
     /// Two hosts for another world.
     ///
     /// # Errors

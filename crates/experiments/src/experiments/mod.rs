@@ -25,6 +25,7 @@ mod rio_utilisation;
 mod rtu_latency;
 mod rtu_path;
 mod rtu_relay;
+mod rtu_roundtrip;
 mod rtu_streams;
 mod sim_scale;
 mod sim_speed;

@@ -22,6 +22,7 @@ pub mod source;
 pub mod source_tree;
 pub mod stream;
 pub mod tcp;
+pub mod tcp_direct;
 pub mod wait;
 
 use std::io;

@@ -69,6 +69,8 @@ pub(crate) struct Opener {
     links: Vec<(LinkId, u32)>,
     /// What a segment is declared to take.
     pub(super) segment: RtuCost,
+    /// See [`TcpSetup::rings`].
+    pub(super) rings: Nanos,
     pub(super) releaser: Sender<Release>,
     pub(super) lives: Arc<AtomicU64>,
     /// Chooses local ports that are hard to guess (RFC 6056).
@@ -112,14 +114,14 @@ pub(crate) struct Prepared {
 }
 
 fn prepare(
-    (wish, segment): (&TcpWish, RtuCost),
+    (wish, segment, rings_cost): (&TcpWish, RtuCost, Nanos),
     (link, segment_bytes): (LinkId, u32),
     (life, releaser): (u64, &Sender<Release>),
     (rings, notify): (ProgramRings, Notify),
 ) -> Result<Prepared, TcpError> {
     let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes)?;
     let parts = TcpParts {
-        terms: terms((wish.class, segment), wish.handler_time, link, segment_bytes),
+        terms: terms((wish.class, segment), wish.program_time(rings_cost), link, segment_bytes),
         rings,
         segments_out,
         segments_in: Box::new(segments_in),
@@ -153,7 +155,7 @@ pub(super) fn announcing(
 impl Opener {
     /// For links with room for flows: each with its longest packet.
     pub fn start(handle: Handle, setup: TcpSetup) -> Result<Self, TcpError> {
-        let TcpSetup { links, segment, forbidden } = setup;
+        let TcpSetup { links, segment, rings, forbidden } = setup;
         links.iter().try_for_each(|link| serve(&handle, *link, segment))?;
         let (releaser, releases) = channel();
         std::thread::Builder::new().name("punctual-tcp".into()).spawn(move || {
@@ -162,7 +164,7 @@ impl Opener {
         })?;
         let secret = u128::from(random_u64()?) << 64 | u128::from(random_u64()?);
         let ports = Mutex::new((EphemeralPorts::default(), Secrets::new(secret.to_le_bytes())));
-        Ok(Self { handle, links, segment, releaser, lives: Arc::default(), ports })
+        Ok(Self { handle, links, segment, rings, releaser, lives: Arc::default(), ports })
     }
 
     /// Begins to look for the way to a peer: the first link whose device the kernel routes it over.
@@ -252,8 +254,8 @@ impl Opener {
         let hold = self.hold(source, remote)?;
         let flow = Flow { local: hold.local(), remote };
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
-        let prepared =
-            prepare((wish, self.segment), (link, segment_bytes), (life, &self.releaser), (rings, notify))?;
+        let costs = (wish, self.segment, self.rings);
+        let prepared = prepare(costs, (link, segment_bytes), (life, &self.releaser), (rings, notify))?;
         let Prepared { parts, keep, .. } = prepared;
         // Without a releaser the process ends.
         let _ = self.releaser.send(Release::Begins(life, keep, Some(hold)));
@@ -278,7 +280,7 @@ impl Opener {
         let segment_bytes = segment_bytes(packet_bytes, local.ip())?;
         let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes)?;
         let TcpTerms { output, sending, inlet, .. } =
-            terms((wish.class, self.segment), wish.handler_time, link, segment_bytes);
+            terms((wish.class, self.segment), Nanos::ZERO, link, segment_bytes);
         let wanted = TcpListen {
             local,
             link,
@@ -299,6 +301,7 @@ impl Opener {
             number,
             wish,
             segment: self.segment,
+            rings: self.rings,
             on: (link, segment_bytes),
             releaser,
             lives,
@@ -314,6 +317,8 @@ pub(crate) struct Listener {
     number: u32,
     wish: TcpWish,
     segment: RtuCost,
+    /// See [`TcpSetup::rings`].
+    rings: Nanos,
     /// The link, and its longest segment.
     on: (LinkId, u32),
     releaser: Sender<Release>,
@@ -326,7 +331,8 @@ impl Listener {
     /// What a connection needs that is to be accepted.
     pub fn prepare(&self, rings: ProgramRings, notify: Notify) -> Result<Prepared, TcpError> {
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
-        prepare((&self.wish, self.segment), self.on, (life, &self.releaser), (rings, notify))
+        let costs = (&self.wish, self.segment, self.rings);
+        prepare(costs, self.on, (life, &self.releaser), (rings, notify))
     }
 
     /// Accepts a connection if one waits; gives the parts back if not.

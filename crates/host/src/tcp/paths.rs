@@ -88,13 +88,17 @@ impl Opener {
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
         // Without a releaser the process ends.
         let _ = self.releaser.send(Release::Begins(life, keep, None));
-        let settings = TcpWish::of(class).config;
+        let wish = TcpWish::of(class);
+        let settings = wish.config;
+        let terms = super::handler_terms((class, self.segment), 1);
+        let mut input = terms;
+        input.cost.unit += wish.program_time(self.rings);
         let joined = self.handle.join_tcp(TcpJoin {
             flow,
             incoming,
             pause: interval.min(PAUSE_MAX),
             config: TcpConfig { mtu_bytes: PATH_PACKET_BYTES as u16, msl: SEGMENT_LIFE, ..settings },
-            terms: super::handler_terms((class, self.segment), 1),
+            terms: [input, terms],
             rings,
             segments: Box::new(segments),
             notify: announcing((life, &self.releaser), notify),

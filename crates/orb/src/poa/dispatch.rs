@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use punctual_giop::exception::minor;
-use punctual_giop::message::{LocateStatus, Request};
+use punctual_giop::message::Request;
 use punctual_giop::{
     Completion, Decode, Decoder, Encode, Reference, SystemException, SystemExceptionKind as Kind,
 };
@@ -25,6 +25,17 @@ const OBJECT: &str = "IDL:omg.org/CORBA/Object:1.0";
 pub(crate) struct Incoming<'c, 'm> {
     pub operation: &'c str,
     pub arguments: Decoder<'m>,
+}
+
+/// Where an object is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Located {
+    /// Here. Its servant may yet be made, or send the caller elsewhere.
+    Here,
+    /// Nowhere.
+    Unknown,
+    /// There.
+    Forward(Reference),
 }
 
 impl Registry {
@@ -80,12 +91,10 @@ impl Registry {
         Some(poa)
     }
 
-    /// Whether an object is here.
-    pub fn locate(self: &Arc<Self>, key: &[u8]) -> LocateStatus {
+    /// Where an object is.
+    pub fn locate(self: &Arc<Self>, key: &[u8]) -> Located {
         let Some(key) = Key::parse(key) else {
-            // A request for it is forwarded.
-            let is_known = self.of_key(key).is_some();
-            return if is_known { LocateStatus::ObjectHere } else { LocateStatus::UnknownObject };
+            return self.of_key(key).map_or(Located::Unknown, Located::Forward);
         };
         let is_own = key.process == self.process;
         let poa = match is_own {
@@ -93,8 +102,8 @@ impl Registry {
             false => self.find(&key),
         };
         match poa {
-            Some(poa) if poa.may_serve(&key.id()) => LocateStatus::ObjectHere,
-            _ => LocateStatus::UnknownObject,
+            Some(poa) if poa.may_serve(&key.id()) => Located::Here,
+            _ => Located::Unknown,
         }
     }
 

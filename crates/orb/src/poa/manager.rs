@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
 
 use punctual_giop::exception::minor;
 use punctual_giop::{Completion, SystemException, SystemExceptionKind as Kind};
+
+use crate::limits::HOLD_TIME;
 
 /// What becomes of requests. Its number is its place in this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +23,6 @@ pub enum State {
 }
 
 const STATES: [State; 4] = [State::Holding, State::Active, State::Discarding, State::Inactive];
-
-/// How long a request waits at most while its manager holds: then it is refused, and may be repeated.
-const HOLD_MAX: Duration = Duration::from_secs(30);
 
 /// A manager whose adapters have been deactivated for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -109,7 +107,7 @@ impl Manager {
     fn wait(&self) -> Result<(), SystemException> {
         let changes = self.0.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let holds = |_: &mut ()| self.state() == State::Holding;
-        let waited = self.0.changed.wait_timeout_while(changes, HOLD_MAX, holds);
+        let waited = self.0.changed.wait_timeout_while(changes, HOLD_TIME, holds);
         drop(waited);
         if self.state() == State::Holding { Err(discarded()) } else { self.admit() }
     }

@@ -33,6 +33,7 @@ use serving::Serving;
 
 use crate::reply::Servant;
 
+pub(crate) use dispatch::Located;
 pub use error::PoaError;
 pub use key::ObjectId;
 pub use manager::{Inactive, Manager, State};

@@ -17,7 +17,7 @@ impl<M: Memory> Rtu<M> {
     pub(super) fn arm(&mut self, context: &mut Context<M>, now: Instant) {
         let (executor, links) = (&mut context.processor.executor, &mut context.links);
         if let Some(Own { handler, bound }) = self.own {
-            let may_run = self.since.is_some() && self.may_run(links, true, now);
+            let may_run = self.since.is_some() && self.may_run(links, true);
             match self.release(now).filter(|_| may_run) {
                 Some(eligible) => {
                     executor.ready(handler, Activation { eligible, deadline: eligible + bound }, now);
@@ -26,7 +26,7 @@ impl<M: Memory> Rtu<M> {
             }
         }
         if let Some(rest) = self.rest {
-            let may_run = self.since.is_some() && self.may_run(links, false, now);
+            let may_run = self.since.is_some() && self.may_run(links, false);
             match self.since.filter(|_| may_run) {
                 Some(eligible) => executor.ready(rest, Activation { eligible, deadline: eligible }, now),
                 None => executor.idle(rest),

@@ -179,13 +179,13 @@ impl<M: Memory> Rtu<M> {
     }
 
     /// Whether the link has room for what it sends, and its program has reported the call before.
-    fn may_run(&mut self, links: &mut Links<M>, within: bool, now: Instant) -> bool {
+    fn may_run(&mut self, links: &mut Links<M>, within: bool) -> bool {
         if self.remote.as_ref().is_some_and(|remote| !remote.is_back()) {
             return false;
         }
         self.sending.as_mut().is_none_or(|sending| {
             let state = &mut links.states[usize::from(sending.link().0)];
-            sending.may_run(state, within, now)
+            sending.may_run(state, within)
         })
     }
 

@@ -115,21 +115,21 @@ impl<M: Memory> Sending<M> {
     }
 
     /// Whether there is room in queue 2 for a packet.
-    fn has_room_beyond(&self, state: &LinkState<M>, now: Instant) -> bool {
+    fn has_room_beyond(&self, state: &LinkState<M>) -> bool {
         let wire_bytes = self.wire_bytes(state, self.message_bytes);
-        let space = state.scheduler.best_effort_space(now, key_of(self.route.path), wire_bytes);
+        let space = state.scheduler.best_effort_space(key_of(self.route.path), wire_bytes);
         space && !self.outgoing.is_full()
     }
 
     /// True if the link has room for the handler to run, within its budget or beyond. If not, the handler is woken
     /// when there is room.
-    pub fn may_run(&mut self, state: &mut LinkState<M>, within: bool, now: Instant) -> bool {
+    pub fn may_run(&mut self, state: &mut LinkState<M>, within: bool) -> bool {
         if within {
             let is_free = self.units_free(state) > 0;
             self.was_held |= !is_free;
             return is_free;
         }
-        let is_free = self.has_room_beyond(state, now);
+        let is_free = self.has_room_beyond(state);
         if !is_free {
             state.wait(self.channel, &mut self.listed);
         }
@@ -208,7 +208,7 @@ impl<M: Memory> Rtu<M> {
             let released = released.filter(|_| sending.slots.is_some());
             let has_room = match released {
                 Some(_) => sending.has_slot(state),
-                None => sending.has_room_beyond(state, now),
+                None => sending.has_room_beyond(state),
             };
             let ready = has_room.then_some(&mut sending.outbox);
             let Some((message, sent)) = ready.and_then(|outbox| outbox.take(now)) else { break };
