@@ -25,7 +25,7 @@ const BUFFER_BYTES: usize = 200 << 10;
 const ACCEPTED_WITHIN: Nanos = Nanos::from_secs(5);
 /// Connections and listeners of a host at most.
 const FLOWS: &str = "flows_max = 32\nlisteners_max = 16\n";
-/// So many packets ahead that a link of some hundred Mbit/s goes on until the processor reacts.
+/// Pipeline depth: enough packets that a link of some hundred Mbit/s does not run empty before the processor reacts.
 const PIPELINE: &str = "pipeline_depth = 4\nreaction = \"20us\"\n";
 /// How soon a processor of the real-time class notices an arrival.
 const RELEASE: &str = "release_latency = \"50us\"\n";
@@ -35,7 +35,7 @@ const RIGHTS: &str = "[[daemon.tcp]]\nconnect = [\"*:*\"]\nlisten = [\"*:*\"]\n"
 /// was halted just before.
 const PROGRAM_TIME: Nanos = Nanos::from_micros(30);
 
-/// Who runs TCP.
+/// System that processes TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpStack {
     /// The kernel, as it is, without the offloads of the devices.
@@ -72,7 +72,7 @@ pub struct TcpWorld {
     plan: TcpPlan,
     conditions: Conditions,
     engine: Option<RoleId>,
-    /// Of b, of connections that are not best effort.
+    /// Ports at b of connections that are not best effort.
     ports: Vec<u16>,
     threads: Option<ReceiveThreads>,
     pair: Pair,
@@ -286,7 +286,7 @@ impl TcpWorld {
     }
 }
 
-/// With the times of [`Connection`].
+/// Sets the timeouts of [`Connection`].
 const fn waiting(mut stream: punctual::tcp::TcpStream) -> punctual::tcp::TcpStream {
     stream.set_read_timeout(Some(std::time::Duration::from_nanos(READ_WAIT.0)));
     stream.set_write_timeout(Some(std::time::Duration::from_nanos(FULL.0)));
