@@ -86,6 +86,18 @@ impl Layout {
         least
     }
 
+    /// The greatest number of bytes, padding in front of a value included.
+    const fn bytes_max(&self) -> usize {
+        let mut most = 0;
+        let mut begin = 0;
+        while begin < ALIGNMENT_MAX {
+            let bytes = self.ends[begin] - begin;
+            most = if bytes > most { bytes } else { most };
+            begin += 1;
+        }
+        most
+    }
+
     /// Where values behind the first of a sequence begin, behind a multiple of the alignment. It is the same for
     /// all of them: the places behind a part with the greatest alignment do not depend on those before it.
     const fn phase(&self) -> usize {
@@ -152,12 +164,38 @@ pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
     swap: bool,
+    broken: Option<Broken<'a>>,
+}
+
+/// A value in which a fragment of 1.1 begins: its parts are where that fragment's alignment has them.
+#[derive(Debug)]
+struct Broken<'a> {
+    from: Decoder<'a>,
+    error: Option<Error>,
+}
+
+impl Broken<'_> {
+    #[cold]
+    fn number<const SIZE: usize>(&mut self, alignment: usize) -> [u8; SIZE] {
+        let mut number = [0; SIZE];
+        match self.from.align(alignment).and_then(|()| self.from.read(SIZE)) {
+            Ok(bytes) => number.copy_from_slice(bytes),
+            Err(error) => self.error = Some(error),
+        }
+        if self.from.order() != ByteOrder::NATIVE {
+            number.reverse();
+        }
+        number
+    }
 }
 
 impl Reader<'_> {
     /// Bytes of a number, in the order of this machine.
     #[inline(always)]
     fn number<const SIZE: usize>(&mut self, alignment: usize) -> [u8; SIZE] {
+        if let Some(broken) = &mut self.broken {
+            return broken.number(alignment);
+        }
         let at = self.at.next_multiple_of(alignment);
         let mut number = [0; SIZE];
         number.copy_from_slice(&self.bytes[at..at + SIZE]);
@@ -314,7 +352,7 @@ impl Encoder {
     }
 }
 
-impl Decoder<'_> {
+impl<'a> Decoder<'a> {
     /// Reads a flat value.
     ///
     /// # Errors
@@ -324,11 +362,36 @@ impl Decoder<'_> {
         let layout = const { T::LAYOUT };
         self.align(layout.first)?;
         let at = self.offset() & (layout.alignment - 1);
+        if self.breaks_within(const { T::LAYOUT.bytes_max() }) {
+            return self.flat_in_fragments();
+        }
         if at == 0 && self.order() == ByteOrder::NATIVE {
-            return T::take(&mut Reader { bytes: self.read(layout.ends[0])?, at: 0, swap: false });
+            return T::take(&mut Reader {
+                bytes: self.read(layout.ends[0])?,
+                at: 0,
+                swap: false,
+                broken: None,
+            });
         }
         let swap = self.order() != ByteOrder::NATIVE;
-        take_anywhere(&mut Reader { bytes: self.read_behind(at, layout.ends[at] - at)?, at, swap })
+        let bytes = self.read_behind(at, layout.ends[at] - at)?;
+        take_anywhere(&mut Reader { bytes, at, swap, broken: None })
+    }
+
+    /// Reads a value in which a fragment begins.
+    #[cold]
+    fn flat_in_fragments<T: Flat>(&mut self) -> Result<T, Error> {
+        let broken = Some(Broken { from: self.clone(), error: None });
+        let mut reader = Reader { bytes: &[], at: 0, swap: false, broken };
+        let taken = T::take(&mut reader);
+        match reader.broken {
+            Some(Broken { error: Some(error), .. }) => Err(error),
+            Some(Broken { from, error: None }) => {
+                *self = from;
+                taken
+            }
+            None => taken,
+        }
     }
 
     /// Reads so many flat values. Memory is taken after their bytes were seen.
@@ -346,6 +409,12 @@ impl Decoder<'_> {
         }
         let mut all = Vec::with_capacity(count);
         all.push(self.flat()?);
+        if self.breaks_within(count.saturating_mul(layout.bytes_max())) {
+            for _ in 0..others {
+                all.push(self.flat()?);
+            }
+            return Ok(all);
+        }
         match self.order() == ByteOrder::NATIVE {
             true => self.behind_first::<T, false>(others, &mut all)?,
             false => self.behind_first::<T, true>(others, &mut all)?,
@@ -368,7 +437,7 @@ impl Decoder<'_> {
         let bytes = self.read_behind(phase, length.ok_or(Error::Truncated)?)?;
         for number in 0..count {
             let bytes = &bytes[number * stride..][..end];
-            all.push(T::take(&mut Reader { bytes, at: phase, swap: SWAP })?);
+            all.push(T::take(&mut Reader { bytes, at: phase, swap: SWAP, broken: None })?);
         }
         Ok(())
     }

@@ -43,6 +43,16 @@ pub(crate) fn shut_down() -> SystemException {
     SystemException::new(Kind::BadInvOrder, minor::SHUT_DOWN, Completion::No)
 }
 
+/// More requests at the same time than there may be.
+pub(crate) fn crowded() -> SystemException {
+    SystemException::new(Kind::Transient, 0, Completion::No)
+}
+
+/// No code set that both ends understand.
+pub(crate) fn no_code_set() -> SystemException {
+    SystemException::new(Kind::CodesetIncompatible, 0, Completion::No)
+}
+
 /// A reference without a usable profile.
 pub(crate) fn no_usable_profile() -> SystemException {
     SystemException::new(Kind::Transient, minor::NO_USABLE_PROFILE, Completion::No)

@@ -3,11 +3,13 @@
 //! | module | owns |
 //! |---|---|
 //! | `limits`, [`options`], `counted` | every limit, what is configured, and what tests count |
-//! | `transport`, `inbox` | streams, and the messages that come on them |
+//! | `transport`, `framing`, `inbox` | streams, and the messages that go and come on them |
+//! | `session`, `duplex` | what messages mean where they come; connections on which both ends call |
 //! | `call`, `outcome`, `link`, `shared`, `peer` | calls of servers: blocking ones on a connection each, others on one |
 //! | `route`, `object`, `pending` | objects, the ways to them, outcomes that come later |
 //! | [`operations`], `reply`, [`poa`] | servants, and from a request to its servant |
-//! | `publish`, `core`, `server`, `orb` | one ORB |
+//! | [`current`], [`Contexts`], [`SyncScope`], `later` | what a request says beside its arguments, and how far its caller waits |
+//! | `publish`, `core`, `server`, `duty`, `orb` | one ORB; which threads serve |
 //! | [`naming`] | the naming service, and its clients |
 //!
 //! A blocking call is led by its caller: the thread that calls writes the request and reads the reply, and no
@@ -23,8 +25,10 @@ mod contexts;
 mod core;
 mod counted;
 pub mod current;
+mod duplex;
 mod duty;
 mod exception;
+mod framing;
 mod inbox;
 mod later;
 mod limits;
@@ -43,6 +47,7 @@ mod reply;
 mod route;
 mod scope;
 mod server;
+mod session;
 mod shared;
 mod transport;
 

@@ -14,6 +14,18 @@ pub const REPLY_BYTES_KEPT: usize = 64 << 10;
 /// Bytes that are reserved for a message before any of them are there.
 pub const BYTES_AHEAD_MAX: usize = 1 << 20;
 
+/// Messages of one connection that may be in pieces at once.
+pub const PARTIAL_MAX: usize = 16;
+
+/// How often a much smaller message must come before a connection gives memory back.
+pub const SMALL_MESSAGES_MAX: u32 = 64;
+
+/// How long the rest of a message that has begun may take, unless configured.
+pub const MESSAGE_TIME: Duration = Duration::from_secs(30);
+
+/// Bytes after which a long message has that time again.
+pub const PROGRESS_BYTES: usize = 1 << 20;
+
 /// How long a request waits while its object adapter's manager holds requests, unless configured: then it is
 /// refused, and may be repeated.
 pub const HOLD_TIME: Duration = Duration::from_secs(30);
@@ -36,6 +48,12 @@ pub const NESTED_MAX: usize = 4;
 /// Oneway requests to one server that wait to be sent.
 pub const LATER_MAX: usize = 1_000;
 
+/// Requests that a bidirectional connection serves at the same time. More are refused with `TRANSIENT`.
+pub const DUPLEX_REQUESTS_MAX: usize = 64;
+
+/// Addresses at which a client says that it can be called over its connection. More are ignored.
+pub const LISTEN_POINTS_MAX: usize = 16;
+
 /// How often one call follows a forwarding reference.
 pub const FORWARDS_MAX: usize = 10;
 
@@ -57,3 +75,10 @@ pub const NAMING_CONTEXTS_MAX: usize = 10_000;
 
 /// Bindings of a naming service.
 pub const NAMING_BINDINGS_MAX: usize = 100_000;
+
+/// Lists of bindings whose rest a naming service keeps for its clients. The one that is idle for the longest
+/// time gives way to a new one.
+pub const NAMING_ITERATORS_MAX: usize = 1_000;
+
+/// How long a naming service keeps the rest of a list that nobody asks for, once others are asked for.
+pub const NAMING_ITERATOR_IDLE: Duration = Duration::from_secs(600);

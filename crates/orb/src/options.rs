@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use crate::limits::{CONNECTIONS_MAX, HOLD_TIME, MESSAGE_BYTES_MAX};
+use crate::limits::{CONNECTIONS_MAX, HOLD_TIME, MESSAGE_BYTES_MAX, MESSAGE_TIME};
 use crate::transport::Endpoint;
 
 /// How an ORB is configured.
@@ -16,6 +16,16 @@ pub struct Options {
     pub published: Vec<Endpoint>,
     /// Bytes of a message at most. Longer ones end their connection.
     pub message_bytes_max: usize,
+    /// How long the rest of a message that has begun may take, for each MiB of it. Then its connection ends.
+    pub message_time: Option<Duration>,
+    /// Messages of GIOP 1.2 that are longer are sent in fragments of so many bytes; `None`: whole. At least 32.
+    pub fragment_bytes: Option<usize>,
+    /// Whether servers may call objects of this ORB over the connections on which it calls them (bidirectional GIOP). It
+    /// must listen, so that its objects have addresses; that these can be reached is not needed.
+    pub offer_bidirectional: bool,
+    /// Whether objects of clients that offer it are called over their connections. Such a client gets all calls for the
+    /// addresses that it names: accept it only where clients are trusted.
+    pub accept_bidirectional: bool,
     /// How long a call may take, connecting and forwarding included.
     pub timeout: Option<Duration>,
     /// Connections of clients at most. Further ones are closed at once.
@@ -66,6 +76,10 @@ impl Default for Options {
             listen: Vec::new(),
             published: Vec::new(),
             message_bytes_max: MESSAGE_BYTES_MAX,
+            message_time: Some(MESSAGE_TIME),
+            fragment_bytes: None,
+            offer_bidirectional: false,
+            accept_bidirectional: false,
             timeout: None,
             connections_max: CONNECTIONS_MAX,
             concurrency: Concurrency::default(),

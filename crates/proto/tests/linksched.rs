@@ -57,6 +57,16 @@ fn drain(link: &mut Link, now: Instant) -> Vec<u32> {
     std::iter::from_fn(|| id(link.poll(now))).collect()
 }
 
+/// What may go if everything that was handed over leaves at once.
+fn drain_all(link: &mut Link, now: Instant) -> Vec<u32> {
+    let mut sent = Vec::new();
+    while let Some(scheduled) = link.poll(now) {
+        link.complete(scheduled.wire_bytes, now);
+        sent.push(scheduled.packet.0);
+    }
+    sent
+}
+
 #[test]
 fn queue_1_goes_by_deadline_and_a_channel_in_order() {
     let mut link = by_completion();
@@ -278,7 +288,7 @@ fn best_effort_is_fair_in_bytes_whichever_flow_floods() {
 fn a_best_effort_flow_is_bounded_and_leaves_room_for_others() {
     let mut link = by_completion();
     let mut taken_bytes = 0;
-    while link.best_effort_space(us(0), ALONE, MTU) {
+    while link.best_effort_space(ALONE, MTU) {
         link.enqueue_best_effort(us(0), ALONE, MTU, Packet(0)).unwrap();
         taken_bytes += MTU;
     }
@@ -292,7 +302,7 @@ fn a_best_effort_flow_is_bounded_and_leaves_room_for_others() {
     link.enqueue_best_effort(us(0), BestEffortKey(8), MTU, Packet(0)).unwrap();
     let refused = link.enqueue_best_effort(us(0), BestEffortKey(9), 1, Packet(0)).unwrap_err();
     assert_eq!(refused.reason, OverflowReason::Flows);
-    assert!(!link.best_effort_space(us(0), BestEffortKey(9), 1));
+    assert!(!link.best_effort_space(BestEffortKey(9), 1));
     assert_eq!(link.counters().best_effort_overflows, 8);
 }
 
@@ -353,11 +363,62 @@ fn a_capped_flow_cannot_renew_its_bucket_by_going_idle() {
         ..parameters(Pacing::Completion)
     };
     let mut link = Link::new(capped);
-    link.enqueue_best_effort(us(0), ALONE, MTU, Packet(0)).unwrap();
-    assert_eq!(drain(&mut link, us(0)), [0]);
-    let refused = link.enqueue_best_effort(us(0), BestEffortKey(2), MTU, Packet(1)).unwrap_err();
-    assert_eq!(refused.reason, OverflowReason::Flows);
-    link.enqueue_best_effort(us(10_000), BestEffortKey(2), MTU, Packet(1)).unwrap();
+    let mut sent = 0;
+    // The next flow gets the place, with what the one before has not paid for.
+    for flow in 0..40 {
+        link.enqueue_best_effort(us(0), BestEffortKey(flow), MTU, Packet(flow as u32)).unwrap();
+        let drained = drain_all(&mut link, us(0));
+        sent += drained.len() as u64;
+        if drained.is_empty() {
+            let refused = link.enqueue_best_effort(us(0), BestEffortKey(99), MTU, Packet(99)).unwrap_err();
+            assert_eq!(refused.reason, OverflowReason::Flows, "it has packets");
+            let refilled = link.next_timeout().expect("it is capped");
+            assert!(drain_all(&mut link, refilled - Nanos(1)).is_empty());
+            assert_eq!(drain_all(&mut link, refilled), [flow as u32]);
+            // A packet takes ten packet times at a tenth of the rate.
+            assert!(refilled <= us(10_000), "{refilled:?}");
+            break;
+        }
+    }
+    assert_eq!(sent, BEST_EFFORT_CAP_BURST_PACKETS + 1);
+}
+
+/// A flow that its cap holds back is removed: its place is free at once, before its bucket has refilled, and the
+/// bucket stays as it is.
+#[test]
+fn a_capped_flow_that_is_removed_leaves_its_place() {
+    for flows in [1, 2, 9, 30] {
+        let capped = LinkParameters {
+            best_effort_flow_cap: Ppm(10_000),
+            best_effort_flows_max: flows,
+            ..parameters(Pacing::Completion)
+        };
+        let mut link = Link::new(capped);
+        let keys = || (0..u64::from(flows)).map(BestEffortKey);
+        let mut packet = 0;
+        while keys().any(|key| link.best_effort_space(key, 100)) {
+            for key in keys() {
+                packet += u32::from(link.enqueue_best_effort(us(0), key, 100, Packet(packet)).is_ok());
+            }
+            drain_all(&mut link, us(0));
+        }
+        assert!(!link.best_effort_waits() && !link.is_empty(), "all wait for their caps");
+        for (gone, key) in keys().enumerate() {
+            let new = BestEffortKey(1_000 + gone as u64);
+            assert!(!link.best_effort_space(new, 100), "all places are taken");
+            link.remove_best_effort(key, |_| {});
+            while link.has_leftovers() {
+                link.free_some(|_| {});
+            }
+            link.enqueue_best_effort(us(0), new, 100, Packet(packet + gone as u32)).unwrap();
+            assert!(drain_all(&mut link, us(0)).is_empty(), "the place has still to be paid for");
+        }
+        let refilled = link.next_timeout().expect("they are capped");
+        let mut sent = drain_all(&mut link, refilled);
+        sent.sort_unstable();
+        assert_eq!(sent, (packet..packet + flows).collect::<Vec<_>>());
+        assert!(link.is_empty());
+    }
 }
 
 #[test]

@@ -373,7 +373,7 @@ fn apply(model: &mut Model, link: &mut LinkScheduler<u32>, packet: u32, step: &S
             assert_eq!(refused, (!taken).then_some(OverflowReason::Slots));
         }
         Step::BestEffort { key, bytes } => {
-            let space = link.best_effort_space(now, BestEffortKey(key), bytes);
+            let space = link.best_effort_space(BestEffortKey(key), bytes);
             let refused = reason(link.enqueue_best_effort(now, BestEffortKey(key), bytes, packet));
             let queued = Queued { packet, effective: 0, deadline: 0, bytes };
             let taken = model.enqueue_best_effort(key, queued);

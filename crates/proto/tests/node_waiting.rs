@@ -2,8 +2,8 @@
 //! request: each in its turn.
 
 use punctual_proto::config::LinkConfig;
-use punctual_proto::ids::ChannelId;
-use punctual_proto::limits::BEST_EFFORT_PACKETS_MAX;
+use punctual_proto::ids::{Address, ChannelId};
+use punctual_proto::limits::{BEST_EFFORT_FLOWS_MAX, BEST_EFFORT_PACKETS_MAX};
 use punctual_proto::{BitRate, Contract, Nanos, Policing, Ppm, Rate};
 use punctual_rig::{TestInbox, TestOutbox, World, line_config, name, pattern};
 
@@ -188,6 +188,38 @@ fn a_closed_flow_gives_its_room_to_waiters() {
     }
     world.run_for(Nanos::from_millis(1));
     assert_eq!(queued(&world), 1, "its packet alone is there");
+}
+
+/// All places of queue 2 belong to flows that have sent all and have not paid for it, and no packet leaves: a new flow
+/// gets the place of the one that was idle longest, without a request by anybody.
+#[test]
+fn a_new_flow_does_not_wait_until_others_have_paid() {
+    let config = |index| {
+        let mut config = line_config(index, 2, RATE);
+        config.links.iter_mut().for_each(|link| link.best_effort_flow_cap = Ppm(10));
+        config.cpu.best_effort_cpu_cap = Ppm::ONE;
+        config
+    };
+    let mut world = World::of((0..2).map(config).collect());
+    world.run_for(Nanos::from_secs(2));
+    let sent = |world: &World| world.nodes[0].status(world.now).links[0].packets_best_effort;
+    let (before, to) = (sent(&world), "bulk@h2".parse::<Address>().expect("an address"));
+    let open = |world: &mut World| {
+        let outbox = TestOutbox::new(1, 64);
+        assert!(outbox.send(&[7; 64], world.now));
+        world.nodes[0].open_best_effort(to.clone(), 64, outbox, world.now).expect("a route");
+    };
+    for _ in 0..BEST_EFFORT_FLOWS_MAX {
+        open(&mut world);
+    }
+    let limit = world.now + Nanos::from_secs(2);
+    while sent(&world) < before + u64::from(BEST_EFFORT_FLOWS_MAX) {
+        world.run_for(Nanos::from_millis(1));
+        assert!(world.now < limit, "{} have left", sent(&world) - before);
+    }
+    open(&mut world);
+    world.run_for(Nanos::from_millis(1));
+    assert_eq!(sent(&world) - before, u64::from(BEST_EFFORT_FLOWS_MAX) + 1);
 }
 
 /// The same for the demoted packets of a channel, which wait for nothing but room in queue 2.

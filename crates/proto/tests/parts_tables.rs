@@ -111,7 +111,7 @@ impl Line {
             }
             10..=14 => {
                 let (key, bytes) = (BestEffortKey(random.below(6)), random.below(1_600) as u32);
-                let space = self.link.best_effort_space(now, key, bytes);
+                let space = self.link.best_effort_space(key, bytes);
                 table.row(
                     "best effort",
                     &(key, bytes, space, self.link.enqueue_best_effort(now, key, bytes, packet)),

@@ -6,8 +6,8 @@ use super::Run::{Measured, Simulated};
 use super::{
     Carrier, Experiment, ONE_CLOCK, acceptance, clips, harts, harts_adapter, harts_endtoend, harts_overhead,
     harts_preemption, livelock, orb_demux, profile_limit, rio_bandwidth, rio_cost, rio_latency,
-    rio_roundtrip, rio_utilisation, rtu_latency, rtu_path, rtu_relay, rtu_streams, sim_scale, sim_speed,
-    small_messages, video_traces,
+    rio_roundtrip, rio_utilisation, rtu_latency, rtu_path, rtu_relay, rtu_roundtrip, rtu_streams, sim_scale,
+    sim_speed, small_messages, video_traces,
 };
 
 /// Why an experiment needs both hosts on one machine, beside [`ONE_CLOCK`].
@@ -150,6 +150,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
         "RTU 7.2, figure 9 and table 1",
         "round trips of 64 B to 8 KB over TCP under CPU hogs, against plain and tuned kernel TCP",
         Measured(rtu_latency::run),
+    )
+    .of_tcp(),
+    Experiment::new(
+        "rtu-roundtrip",
+        "RTU 7.2, Idle (the ratio to the kernel)",
+        "the round trip of 64 B and 8 KB over TCP, spinning and blocking, embedded and through the daemon",
+        Measured(rtu_roundtrip::run),
     )
     .of_tcp(),
     Experiment::new(

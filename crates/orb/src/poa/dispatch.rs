@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use punctual_giop::exception::minor;
-use punctual_giop::message::{LocateStatus, Request};
+use punctual_giop::message::Request;
 use punctual_giop::{
     Completion, Decode, Decoder, Encode, Reference, SystemException, SystemExceptionKind as Kind, TaggedList,
 };
@@ -31,6 +31,17 @@ pub(crate) struct Incoming<'c, 'm> {
     pub operation: &'c str,
     pub contexts: &'c TaggedList<'m>,
     pub arguments: Decoder<'m>,
+}
+
+/// Where an object is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Located {
+    /// Here. Its servant may yet be made, or send the caller elsewhere.
+    Here,
+    /// Nowhere.
+    Unknown,
+    /// There.
+    Forward(Reference),
 }
 
 impl Registry {
@@ -110,12 +121,10 @@ impl Registry {
         Ok(poa)
     }
 
-    /// Whether an object is here.
-    pub fn locate(self: &Arc<Self>, key: &[u8]) -> LocateStatus {
+    /// Where an object is.
+    pub fn locate(self: &Arc<Self>, key: &[u8]) -> Located {
         let Some(key) = Key::parse(key) else {
-            // A request for it is forwarded.
-            let is_known = self.of_key(key).is_some();
-            return if is_known { LocateStatus::ObjectHere } else { LocateStatus::UnknownObject };
+            return self.of_key(key).map_or(Located::Unknown, Located::Forward);
         };
         let here = (key.process == self.process).then(|| self.adapter_at(key.adapter)).flatten();
         let poa = match here {
@@ -123,10 +132,10 @@ impl Registry {
             None => self.find(&key),
         };
         match poa {
-            Ok(poa) if poa.may_serve(&key.id()) => LocateStatus::ObjectHere,
+            Ok(poa) if poa.may_serve(&key.id()) => Located::Here,
             // Its request waits.
-            Err(Refusal::Held(_)) => LocateStatus::ObjectHere,
-            Ok(_) | Err(Refusal::Diverted(_)) => LocateStatus::UnknownObject,
+            Err(Refusal::Held(_)) => Located::Here,
+            Ok(_) | Err(Refusal::Diverted(_)) => Located::Unknown,
         }
     }
 

@@ -40,6 +40,7 @@ use crate::exception::adapter_failed;
 use crate::reply::Servant;
 
 pub(crate) use adapter::Adapter;
+pub(crate) use dispatch::Located;
 pub(crate) use key::id_of_key;
 pub(crate) use refusal::Served;
 

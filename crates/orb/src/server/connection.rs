@@ -5,12 +5,13 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use punctual_giop::{Encoder, message};
 use rustix::event::epoll::EventFlags;
 
 use crate::counted::Mutex;
+use crate::framing::Framing;
 use crate::transport::Stream;
 
 /// Bytes that the socket did not take.
@@ -25,34 +26,43 @@ struct Unsent {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub number: u64,
-    pub stream: Stream,
+    pub stream: Arc<Stream>,
+    framing: Framing,
     unsent: Mutex<Unsent>,
     /// What the reactor waits for.
     awaited: AtomicU32,
 }
 
 impl Connection {
-    pub fn new(number: u64, stream: Stream) -> Self {
-        Self { number, stream, unsent: Mutex::default(), awaited: AtomicU32::new(0) }
+    pub fn new(number: u64, stream: Stream, framing: Framing) -> Self {
+        Self {
+            number,
+            stream: Arc::new(stream),
+            framing,
+            unsent: Mutex::default(),
+            awaited: AtomicU32::new(0),
+        }
     }
 
     fn unsent(&self) -> MutexGuard<'_, Unsent> {
         self.unsent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends bytes behind those that wait. `false` if some wait now.
-    pub fn send(&self, bytes: &[u8]) -> io::Result<bool> {
+    /// Sends a message behind the bytes that wait. `false` if some wait now.
+    pub fn send(&self, message: &[u8]) -> io::Result<bool> {
         let mut unsent = self.unsent();
-        if unsent.bytes.is_empty() {
-            let sent = self.stream.write_now(bytes)?;
-            if sent == bytes.len() {
-                return Ok(true);
-            }
-            unsent.bytes = bytes[sent..].to_vec();
-        } else {
-            unsent.bytes.extend_from_slice(bytes);
-        }
-        Ok(false)
+        self.framing.each(message, |head, body| {
+            self.send_part(&mut unsent, head)?;
+            self.send_part(&mut unsent, body)
+        })?;
+        Ok(unsent.bytes.is_empty())
+    }
+
+    fn send_part(&self, unsent: &mut Unsent, bytes: &[u8]) -> io::Result<()> {
+        let is_first = unsent.bytes.is_empty();
+        let sent = if is_first { self.stream.write_now(bytes)? } else { 0 };
+        unsent.bytes.extend_from_slice(&bytes[sent..]);
+        Ok(())
     }
 
     /// Sends bytes that wait. `false` if some are left.

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 
 use punctual_giop::reference::Address;
 
@@ -21,9 +21,7 @@ impl Listener {
     pub(super) fn bind(endpoint: &Endpoint) -> io::Result<Self> {
         match endpoint {
             Endpoint::Tcp(address) => TcpListener::bind((&*address.host, address.port)).map(Self::Tcp),
-            Endpoint::Unix(path) => {
-                UnixListener::bind(path).map(|listener| Self::Unix(listener, path.clone()))
-            }
+            Endpoint::Unix(path) => bind_unix(path).map(|listener| Self::Unix(listener, path.clone())),
         }
     }
 
@@ -66,6 +64,22 @@ impl Listener {
             Self::Tcp(listener) => listener.set_nonblocking(true),
             Self::Unix(listener, _) => listener.set_nonblocking(true),
         }
+    }
+}
+
+/// A socket whose server has ended without removing it is replaced.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    let is_left = |error: &io::Error| {
+        let connected = || UnixStream::connect(path).map_err(|error| error.kind());
+        error.kind() == io::ErrorKind::AddrInUse
+            && connected().err() == Some(io::ErrorKind::ConnectionRefused)
+    };
+    match UnixListener::bind(path) {
+        Err(error) if is_left(&error) => {
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        bound => bound,
     }
 }
 

@@ -33,6 +33,7 @@ use listener::Listener;
 use pool::Pool;
 use threads::Threads;
 
+pub(crate) use answer::{answer_message, new_outbox};
 pub(crate) use reactor::serve_until_readable;
 
 /// Servants run on it.

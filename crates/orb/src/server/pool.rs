@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use punctual_giop::characters::CharacterSet;
 use punctual_giop::message::RequestId;
+use punctual_giop::reassembly::Joined;
 use punctual_giop::{ByteOrder, Encoder, Version};
 
 use super::STACK_BYTES;
@@ -27,7 +28,7 @@ use crate::options::Pool as Configured;
 #[derive(Debug)]
 pub(super) struct Job {
     pub connection: Arc<Connection>,
-    pub message: Vec<u8>,
+    pub message: Joined,
     pub id: RequestId,
     /// The code set of its strings.
     pub characters: CharacterSet,
@@ -185,8 +186,8 @@ impl Pool {
     fn serve(&self, job: Job, outbox: &mut Encoder) {
         outbox.set_characters(job.characters);
         let send = |bytes: &[u8]| send(&job.connection, bytes, &self.bell);
-        match answer(&self.core, &job.message, outbox, &mut |bytes| send(bytes)) {
-            Answer::Done => send(outbox.as_bytes()),
+        match answer(&self.core, job.message.whole(), outbox, &mut |bytes| send(bytes)) {
+            Answer::Done(_) => send(outbox.as_bytes()),
             Answer::End => {
                 send(outbox.as_bytes());
                 job.connection.stream.shutdown();
@@ -209,7 +210,7 @@ impl Pool {
             return self.bell.ring();
         }
         drop(queue);
-        refuse_request(&job.message, outbox, &no_thread());
+        refuse_request(job.message.whole(), outbox, &no_thread());
         send(&job.connection, outbox.as_bytes(), &self.bell);
     }
 }

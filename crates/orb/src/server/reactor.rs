@@ -7,20 +7,22 @@
 //! Ownership: a connection that is being served is not in the table, so that inner turns leave it alone.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use punctual_giop::characters::CharacterSet;
 use punctual_giop::codeset::Chosen;
+use punctual_giop::reassembly::Whole;
 use punctual_giop::{ByteOrder, Encoder, Version};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
 
+use super::STACK_BYTES;
 use super::answer::{Answer, Kind, answer, give_back_memory, kind, refuse, refuse_request};
 use super::bell::Bell;
 use super::connection::Connection;
@@ -28,7 +30,9 @@ use super::held::Held;
 use super::listener::Listener;
 use super::pool::{Job, Pool};
 use crate::core::Core;
+use crate::duplex::{adopt, is_offered};
 use crate::exception::{held_too_long, no_thread};
+use crate::framing::Framing;
 use crate::inbox::Inbox;
 use crate::limits::{
     ACCEPT_PAUSE, ACCEPTS_PER_TURN, EVENTS_PER_TURN, GOODBYE, MESSAGES_PER_TURN, NESTED_MAX,
@@ -48,18 +52,23 @@ struct Entry {
     characters: CharacterSet,
     /// Why the message in the inbox waits.
     held: Option<Held>,
+    /// By when more of a message must be there.
+    owed: Deadline,
 }
 
 /// What becomes of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Keep,
+    /// Both ends call on it: it gets a thread.
+    Adopt,
     End,
 }
 
 /// The reactor of one thread.
 pub(super) struct Reactor {
     core: Arc<Core>,
+    framing: Framing,
     listeners: Vec<Arc<Listener>>,
     epoll: OwnedFd,
     bell: Arc<Bell>,
@@ -71,6 +80,12 @@ pub(super) struct Reactor {
     served: RefCell<Vec<Arc<Connection>>>,
     /// Those whose request waits for its adapter.
     held: RefCell<Vec<u64>>,
+    /// Those that have sent a part of a message.
+    owing: RefCell<HashSet<u64>>,
+    /// When the first of them may owe it for too long.
+    owed_first: Cell<Deadline>,
+    /// Connections on which both ends call have threads of their own.
+    adopted: RefCell<Vec<Weak<Stream>>>,
     last: Cell<u64>,
     /// Since no descriptor was left.
     accepts_again: Cell<Option<Instant>>,
@@ -108,6 +123,7 @@ pub(super) fn run(
     let (pool, threads) = pool.map_or((None, Vec::new()), |(pool, threads)| (Some(pool), threads));
     let reactor = Rc::new(Reactor {
         core: Arc::clone(core),
+        framing: Framing::of(&core.options),
         listeners,
         epoll,
         bell,
@@ -115,6 +131,9 @@ pub(super) fn run(
         entries: RefCell::default(),
         unfinished: RefCell::default(),
         held: RefCell::default(),
+        owing: RefCell::default(),
+        owed_first: Cell::new(None),
+        adopted: RefCell::default(),
         served: RefCell::default(),
         last: Cell::new(0),
         accepts_again: Cell::new(None),
@@ -190,7 +209,7 @@ impl Reactor {
         let until = |number: &u64| Some(entries.get(number)?.held.as_ref()?.until);
         let held = self.held.borrow().iter().filter_map(until).min();
         let waiting = self.pool.as_ref().and_then(|pool| pool.next_late());
-        let all = [held, waiting, self.accepts_again.get()];
+        let all = [held, waiting, self.owed_first.get(), self.accepts_again.get()];
         all.into_iter().flatten().min().map(|first| first.saturating_duration_since(now))
     }
 
@@ -219,8 +238,9 @@ impl Reactor {
     fn begin(&self, stream: Stream) {
         let number = self.last.get() + 1;
         self.last.set(number);
-        let connection = Arc::new(Connection::new(number, stream));
-        let open = self.entries.borrow().len() + self.served.borrow().len();
+        let connection = Arc::new(Connection::new(number, stream, self.framing));
+        let adopted = self.adopted.borrow().iter().filter(|one| one.strong_count() > 0).count();
+        let open = self.entries.borrow().len() + self.served.borrow().len() + adopted;
         if open >= self.core.options.connections_max {
             let mut outbox = self.take_outbox();
             connection.close(&mut outbox);
@@ -228,9 +248,10 @@ impl Reactor {
         }
         let entry = Entry {
             connection,
-            inbox: Inbox::new(self.core.options.message_bytes_max),
+            inbox: Inbox::new(self.framing),
             characters: Chosen::DEFAULT.characters,
             held: None,
+            owed: None,
         };
         self.put_back(entry);
     }
@@ -244,6 +265,7 @@ impl Reactor {
         let Some(mut entry) = self.entries.borrow_mut().remove(&number) else { return };
         match self.serve_entry(&mut entry) {
             Next::Keep => self.put_back(entry),
+            Next::Adopt => self.adopt(entry),
             Next::End => self.forget(&entry.connection),
         }
     }
@@ -295,6 +317,8 @@ impl Reactor {
                 Ok(Some(true)) => {}
                 Ok(None) => {
                     entry.inbox.rest();
+                    entry.owed = entry.inbox.owed();
+                    self.owes(entry);
                     return Next::Keep;
                 }
                 Ok(Some(false)) => return Next::End,
@@ -307,6 +331,10 @@ impl Reactor {
                     return Next::End;
                 }
             }
+            entry.owed = None;
+            if is_offered(&self.core, &entry.inbox) {
+                return Next::Adopt;
+            }
             if self.message(entry) == Next::End {
                 return Next::End;
             }
@@ -316,6 +344,53 @@ impl Reactor {
         }
         self.unfinished.borrow_mut().push_back(entry.connection.number);
         Next::Keep
+    }
+
+    /// A part of a message may be there: the rest has a deadline.
+    fn owes(&self, entry: &Entry) {
+        let Some(owed) = entry.owed else { return };
+        self.owing.borrow_mut().insert(entry.connection.number);
+        let first = self.owed_first.get().map_or(owed, |first| first.min(owed));
+        self.owed_first.set(Some(first));
+    }
+
+    /// Ends connections that have owed the rest of a message for too long.
+    fn look_at_owing(&self, now: Instant) {
+        if self.owed_first.get().is_none_or(|first| first > now) {
+            return;
+        }
+        self.owed_first.set(None);
+        for number in std::mem::take(&mut *self.owing.borrow_mut()) {
+            let owed = self.entries.borrow().get(&number).and_then(|entry| entry.owed);
+            match owed {
+                None => {}
+                Some(owed) if owed <= now => self.serve(number),
+                Some(_) => {
+                    if let Some(entry) = self.entries.borrow().get(&number) {
+                        self.owes(entry);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Both ends call on this connection from now on: it has a thread of its own, which reads it.
+    fn adopt(&self, entry: Entry) {
+        let Entry { connection, inbox, characters, .. } = entry;
+        // It fails if the connection was not awaited.
+        let _ = self.wait_for(&connection, EventFlags::empty());
+        let (core, stream) = (Arc::clone(&self.core), Arc::clone(&connection.stream));
+        let mut adopted = self.adopted.borrow_mut();
+        adopted.retain(|other| other.strong_count() > 0);
+        adopted.push(Arc::downgrade(&stream));
+        let builder = thread::Builder::new().name("punctual-serve".to_owned()).stack_size(STACK_BYTES);
+        let serve = move || {
+            adopt(&core, &stream, inbox, characters);
+            stream.shutdown();
+        };
+        if builder.spawn(serve).is_err() {
+            connection.stream.shutdown();
+        }
     }
 
     /// Does what the message in the inbox asks for, or lets a thread of the pool do it.
@@ -336,7 +411,7 @@ impl Reactor {
                 };
                 match pool.submit(job) {
                     Ok(()) => Next::Keep,
-                    Err(job) => self.refuse(&job.message, entry, &mut outbox, &no_thread()),
+                    Err(job) => self.refuse(job.message.whole(), entry, &mut outbox, &no_thread()),
                 }
             }
             (Some(pool), Kind::Cancel(id)) => {
@@ -345,7 +420,7 @@ impl Reactor {
             }
             (None, Kind::Request(_)) => {
                 let message = entry.inbox.take_message();
-                self.refuse(&message, entry, &mut outbox, &no_thread())
+                self.refuse(message.whole(), entry, &mut outbox, &no_thread())
             }
             _ => self.answer(entry, &mut outbox),
         };
@@ -372,20 +447,20 @@ impl Reactor {
                 // The manager may have changed before this.
                 self.bell.ring();
             }
-            Answer::Done if entry.connection.send(outbox.as_bytes()).is_ok() => {}
+            Answer::Done(_) if entry.connection.send(outbox.as_bytes()).is_ok() => {}
             Answer::End => {
                 // The connection ends all the same.
                 let _ = entry.connection.send(outbox.as_bytes());
                 return Next::End;
             }
-            Answer::Done => return Next::End,
+            Answer::Done(_) => return Next::End,
         }
         Next::Keep
     }
 
     fn refuse(
         &self,
-        message: &[u8],
+        message: Whole<'_>,
         entry: &Entry,
         outbox: &mut Encoder,
         why: &punctual_giop::SystemException,
@@ -405,6 +480,7 @@ impl Reactor {
     /// Requests that wait for their adapter, or for a thread.
     fn look_at_waiting(&self) {
         let now = Instant::now();
+        self.look_at_owing(now);
         if self.accepts_again.get().is_some_and(|again| again <= now) {
             self.accepts_again.set(None);
             if await_clients(&self.epoll, &self.listeners).is_err() {
@@ -421,7 +497,7 @@ impl Reactor {
         let late = pool.expire(now);
         let mut outbox = self.take_outbox();
         for job in late {
-            refuse_request(&job.message, &mut outbox, &no_thread());
+            refuse_request(job.message.whole(), &mut outbox, &no_thread());
             match job.connection.send(outbox.as_bytes()) {
                 Ok(true) => {}
                 Ok(false) => self.bell.has_unsent(job.connection.number),
@@ -438,7 +514,7 @@ impl Reactor {
         let mut outbox = self.take_outbox();
         let next = if is_late {
             let message = entry.inbox.take_message();
-            self.refuse(&message, &entry, &mut outbox, &held_too_long())
+            self.refuse(message.whole(), &entry, &mut outbox, &held_too_long())
         } else {
             self.answer(&mut entry, &mut outbox)
         };
@@ -466,5 +542,7 @@ impl Reactor {
             }
             entry.connection.close(&mut outbox);
         }
+        let adopted: Vec<_> = self.adopted.borrow().iter().filter_map(Weak::upgrade).collect();
+        adopted.iter().for_each(|stream| stream.shutdown());
     }
 }

@@ -4,18 +4,20 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use punctual_giop::codeset::Chosen;
-use punctual_giop::message;
-use punctual_giop::{ByteOrder, Encoder, Version};
+use punctual_giop::{Encoder, message};
 
 use super::STACK_BYTES;
-use super::answer::{Answer, answer, refuse};
+use super::answer::{Answer, answer, new_outbox, refuse};
 use super::listener::Listener;
 use crate::core::Core;
 use crate::counted::Mutex;
+use crate::duplex::{adopt, is_offered};
+use crate::framing::Framing;
 use crate::inbox::Inbox;
-use crate::limits::ACCEPT_PAUSE;
+use crate::limits::{ACCEPT_PAUSE, GOODBYE};
+use crate::link::tick;
 use crate::transport::Stream;
 
 /// Connections that are open, by number.
@@ -46,19 +48,35 @@ impl Threads {
     pub fn close(&self) {
         let mut open = lock(&self.0);
         open.is_closed = true;
-        open.streams.values().for_each(|stream| close(stream));
+        // Each thread sends the reply that it owes, then says goodbye. Nobody waits long for a client that does not
+        // read, or for a servant that does not end.
+        for stream in open.streams.values() {
+            let _ = stream.set_write_timeout(Some(GOODBYE));
+            stream.shutdown_read();
+        }
+        drop(open);
+        let end = Instant::now() + GOODBYE;
+        while !lock(&self.0).streams.is_empty() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
+        lock(&self.0).streams.values().for_each(|stream| stream.shutdown());
     }
 }
 
-/// Says goodbye, so that the client knows that its requests were not processed.
+/// Ends a connection on which no thread writes.
 fn close(stream: &Stream) {
-    let mut to = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
-    let _ = stream.set_write_timeout(Some(crate::limits::GOODBYE));
-    if message::write_close_connection(&mut to).is_ok() {
-        // A client that is gone needs no goodbye.
-        let _ = stream.write(to.as_bytes(), &[]);
-    }
+    let _ = stream.set_write_timeout(Some(GOODBYE));
+    say_goodbye(stream, &mut new_outbox());
     stream.shutdown();
+}
+
+/// Says goodbye, so that the client knows that its requests were not processed.
+fn say_goodbye(stream: &Stream, outbox: &mut Encoder) {
+    outbox.clear();
+    if message::write_close_connection(outbox).is_ok() {
+        // A client that is gone needs no goodbye.
+        let _ = stream.write(outbox.as_bytes(), &[]);
+    }
 }
 
 fn accept_all(core: &Arc<Core>, listener: &Listener, open: &Arc<Mutex<Open>>) {
@@ -66,7 +84,9 @@ fn accept_all(core: &Arc<Core>, listener: &Listener, open: &Arc<Mutex<Open>>) {
         match listener.accept() {
             Ok(stream) => start(core, stream, open),
             Err(_) if core.is_shut_down() => return,
-            // No descriptor left, or a client that is gone already: others may come.
+            // A client that is gone already: others may come.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            // No descriptor or memory left: it cannot be said when there is one again.
             Err(_) => thread::sleep(ACCEPT_PAUSE),
         }
     }
@@ -98,14 +118,17 @@ fn start(core: &Arc<Core>, stream: Stream, open: &Arc<Mutex<Open>>) {
 }
 
 /// Serves the requests of a connection until it ends.
-fn serve(core: &Arc<Core>, stream: &Stream) {
-    let mut inbox = Inbox::new(core.options.message_bytes_max);
-    let mut outbox = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
-    outbox.set_characters(Chosen::DEFAULT.characters);
+fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
+    let framing = Framing::of(&core.options);
+    let mut inbox = Inbox::new(framing);
+    let mut outbox = new_outbox();
     loop {
         match inbox.next(stream, None) {
+            // Requests that were not begun are not begun any more: the client learns that.
+            Ok(_) if core.is_shut_down() => return say_goodbye(stream, &mut outbox),
             Ok(true) => {}
             Ok(false) => return,
+            Err(_) if core.is_shut_down() => return say_goodbye(stream, &mut outbox),
             Err(error) => {
                 if error.kind() == io::ErrorKind::InvalidData {
                     refuse(stream, &mut outbox);
@@ -113,16 +136,27 @@ fn serve(core: &Arc<Core>, stream: &Stream) {
                 return;
             }
         }
+        if is_offered(core, &inbox) {
+            return adopt(core, stream, inbox, outbox.characters());
+        }
+        let begun = tick();
         let mut send = |bytes: &[u8]| {
-            if stream.write(bytes, &[]).is_err() {
+            if framing.send(stream, bytes).is_err() {
                 stream.shutdown();
             }
         };
         let answered = answer(core, inbox.message(), &mut outbox, &mut send);
-        if !outbox.as_bytes().is_empty() && stream.write(outbox.as_bytes(), &[]).is_err() {
+        if let Answer::Done(Some(id)) = answered {
+            // Who asked may not wait any more. The socket is looked at only where the servant took long.
+            let took_long = begun != tick();
+            if inbox.is_cancelled(id, took_long.then_some(stream)) {
+                outbox.clear();
+            }
+        }
+        if !outbox.as_bytes().is_empty() && framing.send(stream, outbox.as_bytes()).is_err() {
             return;
         }
-        if !matches!(answered, Answer::Done) {
+        if !matches!(answered, Answer::Done(_)) {
             return;
         }
     }

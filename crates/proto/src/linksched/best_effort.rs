@@ -3,8 +3,10 @@
 //! Deficit round robin on bytes with a quantum of one largest packet (Shreedhar and Varghese 1995): O(1) a
 //! packet. A flow with a cap that has spent it leaves the round until its bucket has refilled. A flow's queue
 //! is bounded in bytes, and in packets by the space that is still free (Choudhury and Hahne 1998), so that a
-//! flood of small packets leaves room for every other flow. Invariant: a flow is in exactly one of the round,
-//! the heap of capped flows, the list of idle flows.
+//! flood of small packets leaves room for every other flow. When all places are taken, a new flow gets the one
+//! that has been idle longest, with the bytes that are not paid for there. Invariant: a flow with packets is in
+//! exactly one of the round and the heap of capped flows, a flow without packets is in the list of idle flows.
+//! So a place comes free only by `pop` and `remove`, where the caller can wake who waits for it.
 
 use alloc::vec::Vec;
 
@@ -196,8 +198,8 @@ impl<P> Queue<P> {
     }
 
     /// Whether a packet would be taken.
-    pub(super) fn space(&self, now: Instant, key: BestEffortKey, wire_bytes: u32) -> bool {
-        self.refusal(now, key, wire_bytes).is_none()
+    pub(super) fn space(&self, key: BestEffortKey, wire_bytes: u32) -> bool {
+        self.refusal(key, wire_bytes).is_none()
     }
 
     pub(super) fn enqueue(
@@ -207,7 +209,7 @@ impl<P> Queue<P> {
         wire_bytes: u32,
         packet: P,
     ) -> Result<(), Overflow<P>> {
-        if let Some(reason) = self.refusal(now, key, wire_bytes) {
+        if let Some(reason) = self.refusal(key, wire_bytes) {
             return Err(Overflow { packet, reason });
         }
         let index = self.flow_of(key);
@@ -277,19 +279,19 @@ impl<P> Queue<P> {
         Some((key, queued))
     }
 
-    /// Returns all packets of a flow, a few at once and others by [`Self::free_some`], and removes the flow
-    /// when its bucket has refilled.
+    /// Returns all packets of a flow, a few at once and others by [`Self::free_some`]. The flow is idle then.
     pub(super) fn remove(&mut self, key: BestEffortKey, drained: impl FnMut(P)) {
         let Some(&index) = self.by_key.get(&key) else { return };
         let flow = &mut self.flows[index as usize];
         let packets = core::mem::replace(&mut flow.packets, Fifo::EMPTY);
         flow.packets_queued = 0;
         flow.bytes = 0;
-        // A capped flow without packets becomes idle when it surfaces in the heap.
-        if flow.place == Place::Round {
-            self.leave_round(index);
-            self.place_idle(index);
+        match flow.place {
+            Place::Idle => return,
+            Place::Round => self.leave_round(index),
+            Place::Capped => self.capped.remove(index),
         }
+        self.place_idle(index);
         self.leaving.push(packets);
         self.free_some(drained);
     }
@@ -332,13 +334,13 @@ impl<P> Queue<P> {
         self.capped.peek().map(|(until, _)| Instant(until))
     }
 
-    fn refusal(&self, now: Instant, key: BestEffortKey, wire_bytes: u32) -> Option<OverflowReason> {
+    fn refusal(&self, key: BestEffortKey, wire_bytes: u32) -> Option<OverflowReason> {
         if u64::from(wire_bytes) > self.bounds.quantum_bytes {
             return Some(OverflowReason::PacketBytes);
         }
         let (packets, bytes) = match self.by_key.get(&key) {
             Some(&index) => (self.flows[index as usize].packets_queued, self.flows[index as usize].bytes),
-            None if self.flows.len() >= self.bounds.flows && self.forgettable(now).is_none() => {
+            None if self.flows.len() >= self.bounds.flows && self.idle.head == NONE => {
                 return Some(OverflowReason::Flows);
             }
             None => (0, 0),
@@ -346,12 +348,6 @@ impl<P> Queue<P> {
         let fits = bytes + u64::from(wire_bytes) <= self.bounds.flow_bytes
             && packets < self.bounds.packets - self.packets_queued;
         (!fits).then_some(OverflowReason::FlowFull)
-    }
-
-    /// The least recently used idle flow, if its bucket has refilled, so that removing it loses no state.
-    fn forgettable(&self, now: Instant) -> Option<u32> {
-        let flow = self.flows.get(self.idle.head as usize)?;
-        (flow.tat <= now).then_some(self.idle.head)
     }
 
     /// The flow of `key`; adds it if it is new. `refusal` has checked that there is room.
@@ -376,8 +372,9 @@ impl<P> Queue<P> {
         } else {
             let index = self.idle.head;
             self.idle.unlink(&mut self.flows, index);
-            self.by_key.remove(&self.flows[index as usize].key);
-            self.flows[index as usize] = flow;
+            let place = &mut self.flows[index as usize];
+            let before = core::mem::replace(place, Flow { tat: place.tat, ..flow });
+            self.by_key.remove(&before.key);
             index
         };
         self.idle.push_back(&mut self.flows, index);
@@ -393,11 +390,7 @@ impl<P> Queue<P> {
         for _ in 0..moves_max {
             let Some((_, index)) = self.capped.peek().filter(|(until, _)| *until <= now.0) else { return };
             self.capped.pop();
-            if self.flows[index as usize].packets.is_empty() {
-                self.place_idle(index);
-            } else {
-                self.join_round(index);
-            }
+            self.join_round(index);
         }
     }
 

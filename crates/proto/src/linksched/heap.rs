@@ -73,15 +73,27 @@ impl Heap {
         let last = self.get(self.len);
         self.put(self.len, Entry::LAST);
         if self.len > 0 {
-            self.sift_down(last);
+            self.sift_down(0, last);
         }
         Some(top)
+    }
+
+    /// Takes `flow` out if it is in. O(flows): for flows that close.
+    pub(super) fn remove(&mut self, flow: u32) {
+        let Some(at) = (0..self.len).find(|at| self.get(*at).flow() == flow) else { return };
+        self.len -= 1;
+        let last = self.get(self.len);
+        self.put(self.len, Entry::LAST);
+        if at < self.len {
+            self.sift_down(at, last);
+            self.sift_up(at, self.get(at));
+        }
     }
 
     /// Gives the top flow another key: cheaper than `pop` and `push`.
     pub(super) fn rekey_top(&mut self, key: u64) {
         if self.len > 0 {
-            self.sift_down(Entry::new(key, self.root.flow()));
+            self.sift_down(0, Entry::new(key, self.root.flow()));
         }
     }
 
@@ -112,9 +124,8 @@ impl Heap {
         self.put(at, entry);
     }
 
-    /// Puts `entry` in the root's place.
-    fn sift_down(&mut self, entry: Entry) {
-        let mut at = 0;
+    /// Puts `entry` in the place `at`, or below.
+    fn sift_down(&mut self, mut at: usize, entry: Entry) {
         while let Some(children) = self.children.get(at) {
             let (offset, smallest) = smallest(&children.0);
             if entry <= smallest {
@@ -151,13 +162,18 @@ mod tests {
             let keys = [3, 50, 1 << 40][seed as usize % 3];
             for _ in 0..600 {
                 let key = random.below(keys);
-                match random.below(5) {
+                match random.below(6) {
                     0..=2 if set.len() < 90 => {
                         flow += 1;
                         heap.push(key, flow);
                         set.insert((key, flow));
                     }
                     3 => assert_eq!(heap.pop(), set.pop_first()),
+                    4 => {
+                        let gone = 1 + random.below(u64::from(flow) + 1) as u32;
+                        heap.remove(gone);
+                        set.retain(|(_, flow)| *flow != gone);
+                    }
                     _ => {
                         heap.rekey_top(key);
                         let top = set.pop_first();

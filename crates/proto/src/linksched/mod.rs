@@ -160,8 +160,8 @@ impl<P> LinkScheduler<P> {
     }
 
     /// Whether `enqueue_best_effort` would take the packet. Check first to avoid work that is dropped later.
-    pub fn best_effort_space(&self, now: Instant, key: BestEffortKey, wire_bytes: u32) -> bool {
-        self.best_effort.space(now, key, wire_bytes)
+    pub fn best_effort_space(&self, key: BestEffortKey, wire_bytes: u32) -> bool {
+        self.best_effort.space(key, wire_bytes)
     }
 
     /// Caps the share of the rate that best effort as a whole takes; [`Ppm::ONE`] is no cap.

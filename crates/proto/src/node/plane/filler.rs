@@ -168,7 +168,7 @@ impl<M: Memory> Plane<M> {
         // Filler packets that wait here are useless after the end of the measurement, and delay the next
         // users of the link.
         let has_space = filler.queued < RATE_QUEUED_MAX;
-        if has_space && state.scheduler.best_effort_space(now, key, wire_bytes) {
+        if has_space && state.scheduler.best_effort_space(key, wire_bytes) {
             self.context.processor.executor.unblock(filler.handler, now);
         } else {
             self.context.processor.executor.block(filler.handler);

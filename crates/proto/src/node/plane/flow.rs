@@ -155,7 +155,7 @@ impl<M: Memory> Flow<M> {
         let state = &mut links.states[usize::from(self.way.link.0)];
         let Some(fragment) = self.outgoing.peek(messages) else { return executor.idle(self.handler) };
         executor.ready(self.handler, Activation { eligible: now, deadline: now }, now);
-        if state.scheduler.best_effort_space(now, key_of(self.way.path), state.wire_bytes(fragment.bytes)) {
+        if state.scheduler.best_effort_space(key_of(self.way.path), state.wire_bytes(fragment.bytes)) {
             executor.unblock(self.handler, now);
         } else {
             executor.block(self.handler);

@@ -113,7 +113,7 @@ impl<M: Memory> LinkState<M> {
         packet: Packet<M::Frame>,
         now: Instant,
     ) -> bool {
-        if !self.scheduler.best_effort_space(now, key, wire_bytes) {
+        if !self.scheduler.best_effort_space(key, wire_bytes) {
             return false;
         }
         let queued = self.scheduler.enqueue_best_effort(now, key, wire_bytes, packet).is_ok();

@@ -142,7 +142,7 @@ impl<M: Memory> Plane<M> {
         if self.take_filler(link, &header, received) {
             return true;
         }
-        if !self.has_place(&header, now) {
+        if !self.has_place(&header) {
             return false;
         }
         if !self.best_effort.arrivals.has_share(header.path, now) {
@@ -162,7 +162,7 @@ impl<M: Memory> Plane<M> {
     }
 
     /// Early drop: whether the next queue of the packet's route would take it.
-    fn has_place(&mut self, header: &Header, now: Instant) -> bool {
+    fn has_place(&mut self, header: &Header) -> bool {
         let Some(link) = self.onward(header) else {
             let bound = self.best_effort.bindings.contains_key(&header.cookie.0)
                 && header.destination == self.config.id;
@@ -176,7 +176,7 @@ impl<M: Memory> Plane<M> {
             return false;
         }
         let key = super::best_effort::key_of(header.path);
-        let space = state.scheduler.best_effort_space(now, key, state.wire_bytes(header.payload_bytes));
+        let space = state.scheduler.best_effort_space(key, state.wire_bytes(header.payload_bytes));
         self.drops.no_buffer += u64::from(!space);
         space
     }

@@ -201,9 +201,7 @@ impl<M: Memory> SourceEnd<'_, M> {
         let Some(demoted) = &source.demoted else { return };
         let key = key_of(local.path);
         match demoted.outgoing.peek(messages) {
-            Some(fragment)
-                if state.scheduler.best_effort_space(now, key, state.wire_bytes(fragment.bytes)) =>
-            {
+            Some(fragment) if state.scheduler.best_effort_space(key, state.wire_bytes(fragment.bytes)) => {
                 let eligible = fragment.arrival.logical;
                 executor.ready(demoted.handler, Activation { eligible, deadline: eligible }, now);
             }
