@@ -82,3 +82,6 @@ pub const NAMING_ITERATORS_MAX: usize = 1_000;
 
 /// How long a naming service keeps the rest of a list that nobody asks for, once others are asked for.
 pub const NAMING_ITERATOR_IDLE: Duration = Duration::from_secs(600);
+
+/// Connections that wait to be accepted. The kernel's own limit, `net.core.somaxconn`, may be lower.
+pub const LISTEN_BACKLOG: i32 = 4_096;
