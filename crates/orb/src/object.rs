@@ -380,16 +380,17 @@ impl Object {
         if self.0.core.is_shut_down() {
             return done(Outcome::System(shut_down()));
         }
+        let forward = self.forward();
+        let characters = forward.as_deref().unwrap_or(&self.0.route).characters();
         let mut to = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
-        let first = self.forward().map_or_else(|| self.0.route.characters(), |route| route.characters());
-        to.set_characters(first);
+        to.set_characters(characters);
         match write(&mut to) {
             Ok(()) => {
                 let later = Later {
                     object: self.clone(),
                     operation: operation.into(),
-                    characters: first,
                     arguments: to.into_bytes().into(),
+                    characters,
                     deadline: self.deadline(),
                     attempts: 0,
                 };
@@ -442,10 +443,10 @@ fn call_named(
 struct Later {
     object: Object,
     operation: Arc<str>,
-    /// The code set of strings in the arguments: that of the server that is called first.
-    characters: CharacterSet,
     /// As GIOP 1.2 has them.
     arguments: Arc<[u8]>,
+    /// Of their strings.
+    characters: CharacterSet,
     deadline: Deadline,
     /// How often it was sent again.
     attempts: usize,

@@ -100,18 +100,18 @@ impl Route {
         (0..count).map(move |number| (first + number) % count).map(|number| (number, &self.ways[number]))
     }
 
+    /// The code set of strings on the way that is tried first.
+    pub fn characters(&self) -> CharacterSet {
+        match self.ways().next() {
+            Some((_, Way::Remote(peer, _))) => peer.characters(),
+            Some((_, Way::Local(_))) | None => CharacterSet::default(),
+        }
+    }
+
     /// The server of this way wants the object named so.
     pub fn set_addressing(&self, number: usize, addressing: Addressing) {
         if let Some(Way::Remote(_, named)) = self.ways.get(number) {
             named.set_addressing(addressing);
-        }
-    }
-
-    /// The code set of strings for the server that is tried first.
-    pub fn characters(&self) -> CharacterSet {
-        match self.ways().next() {
-            Some((_, Way::Remote(peer, _))) => peer.characters(),
-            _ => CharacterSet::Utf8,
         }
     }
 
