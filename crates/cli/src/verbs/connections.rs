@@ -13,7 +13,9 @@ use crate::output::{Outcome, Output, table};
                   The kernel does not know these connections: ss, netstat and tcpdump do not show them. The column 'promise' shows \
                   how far the class reaches. 'host': this host alone. 'path S/R': the reserved path, too; packets arrive at the peer \
                   within S, and packets of the peer arrive here within R ('punctual channels' shows the channels). 'host (channels)': \
-                  the connection uses channels, but they guarantee no bound. 'punctual status' shows the two handlers of each \
+                  the connection uses channels, but they guarantee no bound. 'resent': segments of data that left again, because \
+                  they were lost or to find out whether they were. 'windows S/R': S bytes are what the peer takes now, R bytes what \
+                  this host takes; 0 means that the program there, or here, does not read. 'punctual status' shows the two handlers of each \
                   connection, their bounds, and how often they were late.")]
 pub struct Connections {
     #[command(flatten)]

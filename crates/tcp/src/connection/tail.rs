@@ -124,12 +124,14 @@ impl Connection {
         }
     }
 
-    /// Has the machine make the segment that it sends for a loss, which has arrived. Returns another one if it has made one.
+    /// Has the machine make the segment that it sends for a loss, which has arrived. Returns what it has made if that is needed: it
+    /// may be another segment, or have bytes that have not left, because it is as long as the peer takes, whatever the window.
     fn shrink(&mut self, now: Instant, una: u32) -> Vec<u8> {
-        let mut packet = Vec::new();
+        let (mut packet, sent) = (Vec::new(), self.numbers.sent());
         self.machine.output(now, &mut packet);
-        let seq = edge::payload(&packet).map(|(seq, _)| self.numbers.to_wire(seq));
-        if seq == Some(una) {
+        let made =
+            edge::payload(&packet).map(|(seq, payload)| (self.numbers.to_wire(seq), payload.len() as u32));
+        if made.is_some_and(|(seq, length)| seq == una && at_or_after(sent, seq.wrapping_add(length))) {
             packet.clear();
         }
         packet
