@@ -38,6 +38,12 @@ impl Joined {
     }
 }
 
+impl From<Vec<u8>> for Joined {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes, breaks: Vec::new() }
+    }
+}
+
 /// The bytes of a whole message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whole<'a> {

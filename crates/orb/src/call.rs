@@ -8,6 +8,7 @@ use punctual_giop::message::{
 use punctual_giop::{self as giop, Completion, Decode, Encoder, Reference, SystemException, Tagged};
 use punctual_giop::{TaggedList, Version};
 
+use crate::contexts::Contexts;
 use crate::exception::{marshal, not_active};
 use crate::outcome::Outcome;
 
@@ -31,6 +32,8 @@ pub(crate) struct Call<'c> {
     pub operation: &'c str,
     pub response: Response,
     pub contexts: &'c [Tagged<'c>],
+    /// Takes the contexts of the reply.
+    pub received: Option<&'c Contexts>,
     pub write: Write<'c>,
 }
 
@@ -38,7 +41,23 @@ impl<'c> Call<'c> {
     /// Where is this object?
     pub fn locate(target: &'c Target<'c>) -> Self {
         let (operation, contexts) = ("", &[]);
-        Self { ask: Ask::Locate, target, operation, response: Response::Target, contexts, write: &|_| Ok(()) }
+        let (response, received) = (Response::Target, None);
+        Self { ask: Ask::Locate, target, operation, response, contexts, received, write: &|_| Ok(()) }
+    }
+
+    /// The contexts of the reply are there.
+    pub fn receive(&self, contexts: &TaggedList<'_>) {
+        if let Some(received) = self.received {
+            received.receive(contexts);
+        }
+    }
+
+    /// This may be the reply.
+    pub fn receive_of(&self, id: RequestId, message: &Message<'_>) {
+        match message {
+            Message::Reply(reply, _) if reply.id == id => self.receive(&reply.contexts),
+            _ => {}
+        }
     }
 
     /// Writes the whole message into an empty encoder. `first` is what the first one of a connection tells the server.

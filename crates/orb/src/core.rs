@@ -50,7 +50,7 @@ impl Core {
         let published = Arc::new(Published::default());
         let shared = Arc::clone(&published);
         let publish = move |interface: &str, key: Vec<u8>| shared.reference(interface, key);
-        let registry = Registry::new(punctual_os::random_u64()?, Box::new(publish));
+        let registry = Registry::new(punctual_os::random_u64()?, options.hold_time, Box::new(publish));
         Ok(Self {
             options,
             published,

@@ -15,7 +15,7 @@ use punctual_giop::characters::CharacterSet;
 use punctual_giop::codeset::Chosen;
 use punctual_giop::connection::RequestIds;
 use punctual_giop::context::{BI_DIR_IIOP, CODE_SETS, ListenPoints};
-use punctual_giop::message::{Message, Request, RequestId};
+use punctual_giop::message::{Message, Request, RequestId, Response};
 use punctual_giop::reassembly::Whole;
 use punctual_giop::reference::Address;
 use punctual_giop::{ByteOrder, Encoder, Version};
@@ -98,11 +98,14 @@ impl Shared {
         let mut outbox = new_outbox();
         outbox.set_characters(served.characters.load());
         if let (Some(core), Ok(message)) = (served.core.upgrade(), Message::read_whole(whole)) {
-            answer_message(&core, whole, message, &mut outbox);
+            // A broken connection is found by the reader.
+            let mut send = |bytes: &[u8]| _ = self.send_message(bytes, None);
+            // It has a thread of its own, which waits for adapters.
+            answer_message(&core, whole, message, &mut outbox, &mut send);
         }
         if served.end(id) && !outbox.as_bytes().is_empty() {
             // A broken connection is found by the reader.
-            let _ = self.send_message(outbox.as_bytes());
+            let _ = self.send_message(outbox.as_bytes(), None);
         }
     }
 
@@ -113,9 +116,9 @@ impl Shared {
             return;
         }
         let mut outbox = Encoder::new(ByteOrder::NATIVE, arguments.version());
-        Reply::new(&mut outbox, request.id, true).system(&crowded());
+        Reply::new(&mut outbox, request.id, Response::Target, &mut |_| {}).system(&crowded());
         // A broken connection is found by the reader.
-        let _ = self.send_message(outbox.as_bytes());
+        let _ = self.send_message(outbox.as_bytes(), None);
     }
 }
 

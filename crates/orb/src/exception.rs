@@ -72,3 +72,13 @@ pub(crate) fn no_adapter() -> SystemException {
 pub(crate) fn adapter_failed() -> SystemException {
     SystemException::new(Kind::ObjAdapter, 0, Completion::No)
 }
+
+/// All threads serve, and as many requests wait as may: a later call may succeed.
+pub(crate) fn no_thread() -> SystemException {
+    SystemException::new(Kind::Transient, 0, Completion::No)
+}
+
+/// The adapter has let the request wait as long as it may.
+pub(crate) fn held_too_long() -> SystemException {
+    SystemException::new(Kind::Transient, minor::DISCARDED, Completion::No)
+}

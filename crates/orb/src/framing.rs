@@ -6,7 +6,7 @@ use std::time::Duration;
 use punctual_giop::reassembly::pieces;
 
 use crate::options::Options;
-use crate::transport::Stream;
+use crate::transport::{Deadline, Stream};
 
 /// What the connections of an ORB have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,5 +51,16 @@ impl Framing {
     /// Sends a message.
     pub fn send(&self, stream: &Stream, message: &[u8]) -> io::Result<()> {
         self.each(message, |head, body| stream.write(head, body))
+    }
+
+    /// Sends a message until the deadline. `set` is the timeout that the socket has for writing.
+    pub fn send_until(
+        &self,
+        stream: &Stream,
+        message: &[u8],
+        deadline: Deadline,
+        set: &mut Option<Duration>,
+    ) -> io::Result<()> {
+        self.each(message, |head, body| stream.write_until(head, body, deadline, set))
     }
 }

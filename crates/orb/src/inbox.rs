@@ -17,7 +17,8 @@ use punctual_giop::{Decode, Decoder};
 
 use crate::framing::Framing;
 use crate::limits::{BYTES_AHEAD_MAX, IDLE_BUFFER_BYTES, PARTIAL_MAX, PROGRESS_BYTES, SMALL_MESSAGES_MAX};
-use crate::transport::{Deadline, Stream, left};
+use crate::server::serve_until_readable;
+use crate::transport::{Deadline, Stream, is_close, left};
 
 /// What is read of a stream.
 #[derive(Debug)]
@@ -64,6 +65,23 @@ impl Inbox {
         }
     }
 
+    /// The present message, which is not here any more.
+    pub fn take_message(&mut self) -> Joined {
+        if let Some(joined) = self.joined.take() {
+            return joined;
+        }
+        let behind = self.bytes.split_off(self.end);
+        self.end = 0;
+        std::mem::replace(&mut self.bytes, behind).into()
+    }
+
+    /// Nothing is there for now: gives back the memory of a long message.
+    pub fn rest(&mut self) {
+        if self.bytes.is_empty() && self.bytes.capacity() > IDLE_BUFFER_BYTES {
+            self.bytes = Vec::new();
+        }
+    }
+
     /// Waits for the next message. `false` if the stream has ended between two.
     ///
     /// # Errors
@@ -77,6 +95,7 @@ impl Inbox {
                 None => deadline,
                 Some(owed) => Some(deadline.map_or(owed, |deadline| deadline.min(owed))),
             };
+            serve_until_readable(stream, deadline)?;
             self.wait(stream, deadline)?;
             match stream.read(&mut self.bytes).map_err(timed_out)? {
                 0 => return self.ended(),
@@ -229,14 +248,7 @@ impl Inbox {
     /// Sets the socket's timeout if it is another one, and is over at the deadline.
     fn wait(&mut self, stream: &Stream, deadline: Deadline) -> io::Result<()> {
         let left = left(deadline)?;
-        // Calls that allow the same time differ by what has passed since they began.
-        let is_close = |one: Duration, other: Duration| one.abs_diff(other) * 16 < one;
-        let fits = match (self.timeout, left) {
-            (None, None) => true,
-            (Some(set), Some(left)) => is_close(set, left),
-            _ => false,
-        };
-        if !fits {
+        if !is_close(self.timeout, left) {
             stream.set_read_timeout(left)?;
             self.timeout = left;
         }

@@ -1,6 +1,7 @@
 //! A connection that one caller has alone.
 
 use std::io;
+use std::time::Duration;
 
 use punctual_giop::codeset::Chosen;
 use punctual_giop::connection::{Action, Event, RequestIds, Role};
@@ -30,6 +31,8 @@ pub(crate) struct Link {
     ids: RequestIds,
     /// Whether no request was sent on it yet.
     is_fresh: bool,
+    /// How long one write may wait, as the socket has it.
+    write_timeout: Option<Duration>,
     /// When it became idle.
     idle_since: Tick,
 }
@@ -56,6 +59,7 @@ impl Link {
             chosen,
             ids: RequestIds::of_connecting_end(),
             is_fresh: true,
+            write_timeout: None,
             idle_since: tick(),
         }
     }
@@ -72,8 +76,13 @@ impl Link {
 }
 
 impl Link {
+    /// Sends a message that was written elsewhere, to which nothing comes back.
+    pub fn send_message(&mut self, message: &[u8], deadline: Deadline) -> io::Result<()> {
+        self.framing.send_until(&self.stream, message, deadline, &mut self.write_timeout)
+    }
+
     /// Sends a request.
-    pub fn send(&mut self, call: &Call<'_>) -> Result<RequestId, Failure> {
+    pub fn send(&mut self, call: &Call<'_>, deadline: Deadline) -> Result<RequestId, Failure> {
         let is_fresh = std::mem::replace(&mut self.is_fresh, false);
         let id = self.ids.take();
         self.outbox.clear();
@@ -82,7 +91,9 @@ impl Link {
             None => call.encode(id, &[], &mut self.outbox)?,
         }
         // A server never performs a request of which it has a part.
-        self.framing.send(&self.stream, self.outbox.as_bytes()).map_err(|error| Failure {
+        let (message, set) = (self.outbox.as_bytes(), &mut self.write_timeout);
+        let sent = self.framing.send_until(&self.stream, message, deadline, set);
+        sent.map_err(|error| Failure {
             exception: communication(&error, false),
             may_repeat: !is_fresh && error.kind() != io::ErrorKind::TimedOut,
         })?;
@@ -92,6 +103,7 @@ impl Link {
     /// Waits for the reply to a request, and gives what it says to `read`.
     pub fn receive(
         &mut self,
+        call: &Call<'_>,
         id: RequestId,
         deadline: Deadline,
         read: &mut dyn FnMut(Outcome<'_>),
@@ -112,6 +124,7 @@ impl Link {
             };
             match (action, message) {
                 (Action::Complete, Some(message)) => {
+                    call.receive_of(id, &message);
                     if let Some(step) = reply_step(id, message, self.outbox.characters(), read) {
                         return step;
                     }
@@ -135,7 +148,7 @@ impl Link {
         self.outbox.clear();
         if message::write_cancel_request(id, &mut self.outbox).is_ok() {
             // Without success the connection ends all the same.
-            let _ = self.stream.write(self.outbox.as_bytes(), &[]);
+            let _ = self.stream.write_now(self.outbox.as_bytes());
         }
     }
 
@@ -144,7 +157,7 @@ impl Link {
         self.outbox.clear();
         if message::write_message_error(&mut self.outbox).is_ok() {
             // The connection ends all the same.
-            let _ = self.stream.write(self.outbox.as_bytes(), &[]);
+            let _ = self.stream.write_now(self.outbox.as_bytes());
         }
     }
 }

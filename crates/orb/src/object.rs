@@ -6,19 +6,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use punctual_giop::characters::CharacterSet;
-use punctual_giop::message::{Response, Target};
+use punctual_giop::context::CODE_SETS;
+use punctual_giop::message::{RequestId, Response, Target};
 use punctual_giop::{
     self as giop, ByteOrder, Completion, Encode, Encoder, Reference, SystemException,
-    SystemExceptionKind as Kind, Version,
+    SystemExceptionKind as Kind, Tagged, Version,
 };
 
 use crate::call::{Ask, Call, Failure, Step, Write};
+use crate::contexts::Contexts;
 use crate::core::Core;
 use crate::exception::{marshal, no_usable_profile, shut_down};
 use crate::limits::FORWARDS_MAX;
 use crate::outcome::{Outcome, result};
 use crate::pending::Pending;
-use crate::route::{Named, Route, Way, call_local, call_remote, locate_local};
+use crate::route::{Named, Route, Way, call_local, call_remote, locate_local, send_message};
+use crate::scope::SyncScope;
 use crate::shared::{Again, Awaits, Done, Redirect, Sent};
 use crate::transport::Deadline;
 
@@ -42,10 +45,18 @@ struct Inner {
     core: Arc<Core>,
     reference: Reference,
     route: Route,
-    timeout: Option<Duration>,
+    settings: Settings,
     /// Whether the object was found to be elsewhere.
     is_forwarded: AtomicBool,
     forward: Mutex<Option<Arc<Route>>>,
+}
+
+/// How an object is called.
+#[derive(Clone, Debug, Default)]
+struct Settings {
+    timeout: Option<Duration>,
+    scope: SyncScope,
+    contexts: Option<Contexts>,
 }
 
 impl fmt::Debug for Object {
@@ -60,19 +71,25 @@ impl Object {
             return Err(SystemException::new(Kind::InvObjref, 0, Completion::No));
         }
         let route = Route::new(core, reference)?;
-        let timeout = core.options.timeout;
-        Ok(Self::with(Arc::clone(core), reference.clone(), route, timeout))
+        let settings = Settings { timeout: core.options.timeout, ..Settings::default() };
+        Ok(Self::with(Arc::clone(core), reference.clone(), route, settings))
     }
 
-    fn with(core: Arc<Core>, reference: Reference, route: Route, timeout: Option<Duration>) -> Self {
+    fn with(core: Arc<Core>, reference: Reference, route: Route, settings: Settings) -> Self {
         Self(Arc::new(Inner {
             core,
             reference,
             route,
-            timeout,
+            settings,
             is_forwarded: AtomicBool::new(false),
             forward: Mutex::new(None),
         }))
+    }
+
+    fn with_settings(&self, settings: Settings) -> Result<Self, SystemException> {
+        let (core, reference) = (Arc::clone(&self.0.core), self.0.reference.clone());
+        let route = Route::new(&core, &reference)?;
+        Ok(Self::with(core, reference, route, settings))
     }
 
     /// Its reference.
@@ -85,9 +102,23 @@ impl Object {
     /// # Errors
     /// None, unless the reference has become unusable.
     pub fn with_timeout(&self, timeout: Option<Duration>) -> Result<Self, SystemException> {
-        let (core, reference) = (Arc::clone(&self.0.core), self.0.reference.clone());
-        let route = Route::new(&core, &reference)?;
-        Ok(Self::with(core, reference, route, timeout))
+        self.with_settings(Settings { timeout, ..self.0.settings.clone() })
+    }
+
+    /// The same object, whose oneway operations are waited for so far.
+    ///
+    /// # Errors
+    /// As [`Object::with_timeout`].
+    pub fn with_sync_scope(&self, scope: SyncScope) -> Result<Self, SystemException> {
+        self.with_settings(Settings { scope, ..self.0.settings.clone() })
+    }
+
+    /// The same object, whose requests have these service contexts. They take those of the replies.
+    ///
+    /// # Errors
+    /// As [`Object::with_timeout`].
+    pub fn with_contexts(&self, contexts: &Contexts) -> Result<Self, SystemException> {
+        self.with_settings(Settings { contexts: Some(contexts.clone()), ..self.0.settings.clone() })
     }
 
     /// Whether the object has this interface.
@@ -129,7 +160,7 @@ impl Object {
         outcome.unwrap_or_else(|| Err(SystemException::new(Kind::Internal, 0, Completion::Maybe).into()))
     }
 
-    /// Sends a request to which nothing comes back. Generated code uses it.
+    /// Sends a request of a oneway operation, and waits as far as its [`SyncScope`] says. Generated code uses it.
     ///
     /// # Errors
     /// System exceptions of this ORB.
@@ -138,7 +169,13 @@ impl Object {
         operation: &str,
         write: impl Fn(&mut Encoder) -> Result<(), giop::Error>,
     ) -> Result<(), E> {
-        Ok(self.invoke(operation, Response::None, &write, &mut |_| {})?)
+        let scope = self.0.settings.scope;
+        if scope == SyncScope::None && self.send_later(operation, &write)? {
+            return Ok(());
+        }
+        let mut ended = Ok(());
+        self.invoke(operation, scope.response(), &write, &mut |outcome| ended = outcome.end())?;
+        Ok(ended?)
     }
 
     /// Calls an operation without waiting. Generated code uses it.
@@ -154,7 +191,7 @@ impl Object {
     }
 
     fn deadline(&self) -> Deadline {
-        self.0.timeout.map(|timeout| Instant::now() + timeout)
+        self.0.settings.timeout.map(|timeout| Instant::now() + timeout)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Route>>> {
@@ -204,6 +241,46 @@ impl Object {
         Ok(())
     }
 
+    /// The service contexts of requests. Without any, this takes no memory.
+    fn contexts(&self) -> Vec<Tagged<'_>> {
+        self.0.settings.contexts.as_ref().map_or_else(Vec::new, Contexts::sent)
+    }
+
+    fn to_call<'c>(
+        &'c self,
+        target: &'c Target<'c>,
+        operation: &'c str,
+        response: Response,
+        contexts: &'c [Tagged<'c>],
+        write: Write<'c>,
+    ) -> Call<'c> {
+        let (ask, received) = (Ask::Perform, self.0.settings.contexts.as_ref());
+        Call { ask, target, operation, response, contexts, received, write }
+    }
+
+    /// Lets another thread send a request. `false` if the object is in this process, so that none is sent.
+    fn send_later(&self, operation: &str, write: Write<'_>) -> Result<bool, SystemException> {
+        if self.0.core.is_shut_down() {
+            return Err(shut_down());
+        }
+        let forward = self.forward();
+        let route = forward.as_deref().unwrap_or(&self.0.route);
+        let Some((_, Way::Remote(peer, named))) = route.ways().next() else { return Ok(false) };
+        let mut to = Encoder::new(ByteOrder::NATIVE, peer.version);
+        to.set_characters(peer.characters());
+        let (target, contexts) = (route.target(named), self.contexts());
+        let call = self.to_call(&target, operation, Response::None, &contexts, write);
+        let chosen = peer.chosen_context();
+        let first = chosen.as_ref().map(|data| Tagged { id: CODE_SETS, data });
+        call.encode(RequestId(0), first.as_slice(), &mut to)?;
+        let (of_thread, timeout) = (Arc::clone(peer), self.0.settings.timeout);
+        peer.later.send(Box::new(move || {
+            // Whether it arrives is not known.
+            let _ = send_message(&of_thread, to.as_bytes(), timeout.map(|timeout| Instant::now() + timeout));
+        }))?;
+        Ok(true)
+    }
+
     fn try_ways(
         &self,
         route: &Route,
@@ -214,15 +291,19 @@ impl Object {
         read: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Step, Failure> {
         let mut last = Failure::from(no_usable_profile());
+        let contexts = self.contexts();
         for (number, way) in route.ways() {
             let called = match way {
                 Way::Local(key) => {
-                    let is_awaited = response.is_expected();
-                    call_local(&self.0.core, key, operation, is_awaited, write, read)
+                    let target = Target::Key(key);
+                    call_local(
+                        &self.0.core,
+                        &self.to_call(&target, operation, response, &contexts, write),
+                        read,
+                    )
                 }
                 Way::Remote(peer, named) => call_named(route, named, |target| {
-                    let ask = Ask::Perform;
-                    let call = Call { ask, target, operation, response, contexts: &[], write };
+                    let call = self.to_call(target, operation, response, &contexts, write);
                     call_remote(peer, &call, deadline, read)
                 }),
             };
@@ -319,14 +400,14 @@ impl Object {
         }
     }
 
-    fn call_local_later(&self, key: &[u8], operation: &str, write: Write<'_>, done: Done) {
+    fn call_local_later(&self, call: &Call<'_>, done: Done) {
         let mut done = Some(done);
         let mut read = |outcome: Outcome<'_>| {
             if let Some(done) = done.take() {
                 done(outcome);
             }
         };
-        let called = call_local(&self.0.core, key, operation, true, write, &mut read);
+        let called = call_local(&self.0.core, call, &mut read);
         let Some(done) = done else { return };
         match called {
             Ok(Step::Forward(to)) => match self.follow(&to) {
@@ -382,10 +463,18 @@ impl Later {
         let forward = self.object.forward();
         let route = forward.as_deref().unwrap_or(&self.object.0.route);
         let (mut done, mut last) = (done, no_usable_profile());
+        let contexts = self.object.contexts();
         for (number, way) in route.ways() {
             let (peer, named) = match way {
                 Way::Local(key) => {
-                    return self.object.call_local_later(key, &self.operation, &write_again, done);
+                    let write: Write<'_> = match write {
+                        _ if self.characters == CharacterSet::Utf8 => &write_again,
+                        Some(write) => write,
+                        None => continue,
+                    };
+                    let (target, operation) = (Target::Key(key), &*self.operation);
+                    let call = self.object.to_call(&target, operation, Response::Target, &contexts, write);
+                    return self.object.call_local_later(&call, done);
                 }
                 Way::Remote(peer, named) => (peer, named),
             };
@@ -395,10 +484,10 @@ impl Later {
                 None => continue,
             };
             let (target, operation) = (&route.target(named), &*self.operation);
-            let (ask, response) = (Ask::Perform, Response::Target);
-            let call = Call { ask, target, operation, response, contexts: &[], write };
+            let call = self.object.to_call(target, operation, Response::Target, &contexts, write);
             let awaits = Awaits::Later(done, self.again(number));
-            match peer.send_shared(&call, Sent { awaits, deadline: self.deadline }) {
+            let received = self.object.0.settings.contexts.clone();
+            match peer.send_shared(&call, Sent { awaits, deadline: self.deadline, received }) {
                 Ok(()) => return route.prefer(number),
                 Err((exception, Some(Sent { awaits: Awaits::Later(back, _), .. }))) => {
                     (last, done) = (exception, back);

@@ -1,8 +1,9 @@
-//! How an ORB is configured. Each connection of a client has a thread, which calls the servants.
+//! How an ORB is configured.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use crate::limits::{CONNECTIONS_MAX, MESSAGE_BYTES_MAX, MESSAGE_TIME};
+use crate::limits::{CONNECTIONS_MAX, HOLD_TIME, MESSAGE_BYTES_MAX, MESSAGE_TIME};
 use crate::transport::Endpoint;
 
 /// How an ORB is configured.
@@ -29,6 +30,44 @@ pub struct Options {
     pub timeout: Option<Duration>,
     /// Connections of clients at most. Further ones are closed at once.
     pub connections_max: usize,
+    /// Which threads read requests and call servants.
+    pub concurrency: Concurrency,
+    /// How long a request waits at most while the manager of its object adapter holds requests. Then it is
+    /// refused with `TRANSIENT`.
+    pub hold_time: Duration,
+}
+
+/// Which threads of a server read requests and call servants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Concurrency {
+    /// A thread for each connection. The fastest for few clients. A client's requests are served one by one.
+    #[default]
+    ThreadPerConnection,
+    /// One thread for all connections, which calls the servants. An idle connection costs a few KiB. While a
+    /// servant waits for the reply of a blocking call, other requests are served; nothing else that a servant
+    /// waits for is known to the ORB, so it should not wait.
+    Reactive,
+    /// One thread reads all connections; others, as many as configured, call the servants.
+    Pool(Pool),
+}
+
+/// Threads that call servants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// How many.
+    pub threads: NonZeroUsize,
+    /// Requests at most that wait while all threads serve. Further ones are refused with `TRANSIENT`.
+    pub waiting_max: usize,
+    /// How long a request waits for a thread at most. Then it is refused with `TRANSIENT`: so threads that wait
+    /// for requests which wait for them go on.
+    pub wait_max: Duration,
+}
+
+impl Pool {
+    /// So many threads, with room for as many requests as a thousand of them serve, for a second.
+    pub fn of(threads: NonZeroUsize) -> Self {
+        Self { threads, waiting_max: threads.get().saturating_mul(1_000), wait_max: Duration::from_secs(1) }
+    }
 }
 
 impl Default for Options {
@@ -43,6 +82,8 @@ impl Default for Options {
             accept_bidirectional: false,
             timeout: None,
             connections_max: CONNECTIONS_MAX,
+            concurrency: Concurrency::default(),
+            hold_time: HOLD_TIME,
         }
     }
 }

@@ -118,7 +118,7 @@ impl Orb {
         if !self.0.core.shut_down() {
             return;
         }
-        self.root_poa().destroy(wait);
+        self.root_poa().destroy(true, wait);
         self.0.server.stop();
         let (ended, changed) = &self.0.ended;
         *ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -129,7 +129,7 @@ impl Orb {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.core.shut_down() {
-            self.core.registry.root().destroy(false);
+            self.core.registry.root().destroy(true, false);
             self.server.stop();
         }
     }

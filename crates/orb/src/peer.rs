@@ -18,10 +18,12 @@ use punctual_giop::{SystemException, Version};
 
 use crate::call::{Call, characters};
 use crate::core::Core;
+use crate::current;
 use crate::duplex::{Duplexes, Served, offer};
 use crate::exception::communication;
 use crate::framing::Framing;
-use crate::limits::CONNECTIONS_PER_SERVER;
+use crate::later::Later;
+use crate::limits::{CONNECTIONS_PER_SERVER, CONNECTIONS_PER_SERVER_NESTED};
 use crate::link::Link;
 use crate::shared::{Opening, Sent, Shared};
 use crate::transport::{Deadline, Endpoint, Stream, left};
@@ -42,6 +44,8 @@ pub(crate) struct Peer {
     waiting: AtomicUsize,
     queue: Mutex<()>,
     returned: Condvar,
+    /// Oneway requests whose callers do not wait.
+    pub later: Later,
     /// The connection of asynchronous calls.
     shared: Mutex<Option<Arc<Shared>>>,
 }
@@ -73,6 +77,7 @@ impl Peer {
             waiting: AtomicUsize::new(0),
             queue: Mutex::new(()),
             returned: Condvar::new(),
+            later: Later::default(),
             shared: Mutex::new(None),
         }
     }
@@ -82,13 +87,23 @@ impl Peer {
         characters(self.chosen)
     }
 
+    /// What the first request of a connection tells it.
+    pub fn chosen_context(&self) -> Option<[u8; 12]> {
+        self.chosen.map(Chosen::to_context)
+    }
+
     /// A connection for one call: an idle one, a new one, or the next that becomes idle.
     pub fn take(&self, deadline: Deadline) -> io::Result<Box<Link>> {
         if let Some(link) = self.idle() {
             return Ok(link);
         }
-        if self.may_open() {
+        if self.may_open(CONNECTIONS_PER_SERVER) {
             return self.connect(deadline);
+        }
+        if current::is_serving() {
+            // Whoever has a connection may wait for what this thread serves.
+            let may_open = self.may_open(CONNECTIONS_PER_SERVER_NESTED);
+            return if may_open { self.connect(deadline) } else { Err(io::ErrorKind::ResourceBusy.into()) };
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
         // Whoever gives a connection back after this sees that somebody waits.
@@ -111,8 +126,8 @@ impl Peer {
         None
     }
 
-    fn may_open(&self) -> bool {
-        let more = |open| (open < CONNECTIONS_PER_SERVER).then_some(open + 1);
+    fn may_open(&self, connections_max: usize) -> bool {
+        let more = |open| (open < connections_max).then_some(open + 1);
         self.open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
     }
 
@@ -137,7 +152,7 @@ impl Peer {
             if let Some(link) = self.idle() {
                 return Ok(link);
             }
-            if self.may_open() {
+            if self.may_open(CONNECTIONS_PER_SERVER) {
                 drop(queue);
                 return self.connect(deadline);
             }
@@ -157,10 +172,11 @@ impl Peer {
         for slot in &self.idle {
             link = slot.swap(link);
             if link.is_none() {
-                break;
+                return self.wake();
             }
         }
-        self.wake();
+        // One more than others may use: a servant opened it.
+        link.into_iter().for_each(|link| self.discard(link));
     }
 
     /// The connection is of no use any more.
@@ -190,7 +206,8 @@ impl Peer {
                 Ok(shared) => shared,
                 Err(error) => return Err((communication(&error, false), Some(sent))),
             };
-            match shared.send(call, Some(sent)) {
+            let deadline = sent.deadline;
+            match shared.send(call, deadline, Some(sent)) {
                 // The server closed an old connection: a new one may work.
                 Err((_, Some(back))) if !is_new && shared.is_closed() => sent = back,
                 done => return done.map(drop),

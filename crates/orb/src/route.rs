@@ -1,6 +1,7 @@
 //! Ways to an object: addresses with keys, of all profiles of its reference.
 
 use std::borrow::Cow;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
@@ -13,14 +14,14 @@ use punctual_giop::{
     TaggedList, Version,
 };
 
-use crate::call::{Call, Failure, Step, Write, step};
+use crate::call::{Call, Failure, Step, step};
 use crate::core::Core;
 use crate::exception::{communication, marshal, no_code_set, no_usable_profile, not_active};
 use crate::outcome::Outcome;
 use crate::peer::Peer;
 use crate::poa::Located;
 use crate::publish::host_name;
-use crate::reply::Reply;
+use crate::reply::{Reply, Sender};
 use crate::transport::{Deadline, Endpoint};
 
 /// One way.
@@ -181,9 +182,9 @@ pub(crate) fn call_remote(
     // All idle connections may have been closed, and then the new one must work.
     for _ in 0..=crate::limits::CONNECTIONS_PER_SERVER {
         let mut link = peer.take(deadline).map_err(unconnected)?;
-        let called = link.send(call).and_then(|id| match call.response {
+        let called = link.send(call, deadline).and_then(|id| match call.response {
             Response::None => Ok(Step::Done),
-            Response::Server | Response::Target => link.receive(id, deadline, read),
+            Response::Server | Response::Target => link.receive(call, id, deadline, read),
         });
         match called {
             Ok(step) => {
@@ -201,30 +202,51 @@ pub(crate) fn call_remote(
     Err(SystemException::new(Kind::Transient, 0, Completion::No).into())
 }
 
-/// Calls an object of this process: through its adapter, without a connection.
+/// Sends a whole message to which nothing comes back.
+pub(crate) fn send_message(peer: &Peer, message: &[u8], deadline: Deadline) -> io::Result<()> {
+    if let Some((shared, _)) = peer.duplex(deadline)? {
+        return shared.send_message(message, deadline);
+    }
+    let mut link = peer.take(deadline)?;
+    match link.send_message(message, deadline) {
+        Ok(()) => {
+            peer.give_back(link);
+            Ok(())
+        }
+        Err(error) => {
+            peer.discard(link);
+            Err(error)
+        }
+    }
+}
+
+/// Calls an object of this process, whose target is a key: through its adapter, without a connection.
 pub(crate) fn call_local(
     core: &Core,
-    key: &[u8],
-    operation: &str,
-    is_awaited: bool,
-    write: Write<'_>,
+    call: &Call<'_>,
     read: &mut dyn FnMut(Outcome<'_>),
 ) -> Result<Step, Failure> {
     let mut buffers = core.local_buffers();
-    write(&mut buffers.request).map_err(|error| marshal(error, Completion::No))?;
+    (call.write)(&mut buffers.request).map_err(|error| marshal(error, Completion::No))?;
+    // What is called is finished when the call returns: nobody needs to know more before.
+    let response = if call.response.is_expected() { Response::Target } else { Response::None };
     let request = Request {
         id: RequestId(0),
-        response: if is_awaited { Response::Target } else { Response::None },
-        target: Target::Key(key),
-        operation,
-        contexts: TaggedList::default(),
+        response,
+        target: call.target.clone(),
+        operation: call.operation,
+        contexts: TaggedList::from(call.contexts),
     };
     let arguments = Decoder::new(buffers.request.as_bytes(), ByteOrder::NATIVE, Version::V1_2);
-    let mut reply = Reply::new(&mut buffers.reply, RequestId(0), is_awaited);
-    core.registry.dispatch(&request, arguments, &mut reply);
+    let nothing: Sender<'_> = &mut |_| {};
+    let mut reply = Reply::new(&mut buffers.reply, RequestId(0), response, nothing);
+    core.registry.dispatch(&request, arguments, &mut reply).or_refused()?;
     let called = match Message::read(buffers.reply.as_bytes()) {
-        _ if !is_awaited => Ok(Step::Done),
-        Ok(Message::Reply(reply, body)) => step(reply.status, body, read),
+        _ if !response.is_expected() => Ok(Step::Done),
+        Ok(Message::Reply(reply, body)) => {
+            call.receive(&reply.contexts);
+            step(reply.status, body, read)
+        }
         _ => Err(SystemException::new(Kind::Internal, 0, Completion::Maybe).into()),
     };
     core.keep_local_buffers(buffers);

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use punctual_giop::characters::CharacterSet;
 use punctual_giop::connection::{Action, Event, RequestIds, Role};
@@ -24,6 +24,7 @@ use punctual_giop::{
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::call::{Call, Failure, Step, reply_step};
+use crate::contexts::Contexts;
 use crate::duplex::Served;
 use crate::exception::communication;
 use crate::framing::Framing;
@@ -61,6 +62,8 @@ pub(crate) enum Awaits {
 pub(crate) struct Sent {
     pub awaits: Awaits,
     pub deadline: Deadline,
+    /// Takes the contexts of the reply, where no thread waits for it.
+    pub received: Option<Contexts>,
 }
 
 #[derive(Default)]
@@ -76,6 +79,8 @@ struct Outbox {
     encoder: Encoder,
     ids: RequestIds,
     first: First,
+    /// How long one write may wait, as the socket has it.
+    write_timeout: Option<Duration>,
 }
 
 /// How a connection is begun.
@@ -111,7 +116,7 @@ impl Shared {
         encoder.set_characters(characters);
         Ok(Arc::new(Self {
             stream,
-            outbox: Mutex::new(Outbox { encoder, ids, first }),
+            outbox: Mutex::new(Outbox { encoder, ids, first, write_timeout: None }),
             waiting: Mutex::default(),
             characters,
             framing,
@@ -151,12 +156,13 @@ impl Shared {
     pub fn send(
         &self,
         call: &Call<'_>,
+        deadline: Deadline,
         sent: Option<Sent>,
     ) -> Result<RequestId, (SystemException, Option<Sent>)> {
         let has_deadline = sent.as_ref().is_some_and(|sent| sent.deadline.is_some());
         let mut outbox = self.outbox();
         let id = self.next_id(&mut outbox);
-        let Outbox { encoder, first, .. } = &mut *outbox;
+        let Outbox { encoder, first, write_timeout, .. } = &mut *outbox;
         encoder.clear();
         let contexts: Vec<Tagged<'_>> = first.iter().map(|(id, data)| Tagged { id: *id, data }).collect();
         if let Err(exception) = call.encode(id, &contexts, encoder) {
@@ -171,7 +177,9 @@ impl Shared {
                 waiting.sent.insert(id, sent);
             }
         }
-        if let Err(error) = self.framing.send(&self.stream, encoder.as_bytes()) {
+        let written = self.framing.send_until(&self.stream, encoder.as_bytes(), deadline, write_timeout);
+        if let Err(error) = written {
+            // A part of the message may be sent.
             self.stream.shutdown();
             return Err((communication(&error, false), self.waiting().sent.remove(&id)));
         }
@@ -206,20 +214,27 @@ impl Shared {
             Failure { exception, may_repeat }
         };
         if !call.response.is_expected() {
-            return self.send(call, None).map(|_| Step::Done).map_err(unsent);
+            return self.send(call, deadline, None).map(|_| Step::Done).map_err(unsent);
         }
         let (sender, reply) = sync_channel(1);
-        let id = self.send(call, Some(Sent { awaits: Awaits::Thread(sender), deadline })).map_err(unsent)?;
+        let sent = Sent { awaits: Awaits::Thread(sender), deadline, received: None };
+        let id = self.send(call, deadline, Some(sent)).map_err(unsent)?;
         let lost = || Failure::from(unanswered(Action::Fail));
         let whole = reply.recv().unwrap_or_else(|_| Err(lost()))?;
         let message = Message::read_whole(whole.whole()).map_err(|_| lost())?;
+        call.receive_of(id, &message);
         reply_step(id, message, self.characters, read).unwrap_or_else(|| Err(lost()))
     }
 
     /// Sends a message that was written elsewhere.
-    pub fn send_message(&self, bytes: &[u8]) -> io::Result<()> {
-        let _turn = self.outbox();
-        self.framing.send(&self.stream, bytes)
+    pub fn send_message(&self, bytes: &[u8], deadline: Deadline) -> io::Result<()> {
+        let mut outbox = self.outbox();
+        let sent = self.framing.send_until(&self.stream, bytes, deadline, &mut outbox.write_timeout);
+        if sent.is_err() {
+            // A part of the message may be sent.
+            self.stream.shutdown();
+        }
+        sent
     }
 
     /// Whether a request cannot be sent any more.
@@ -317,6 +332,9 @@ impl Shared {
             }
         };
         let Ok(message) = Message::read_whole(whole) else { return };
+        if let (Some(received), Message::Reply(reply, _)) = (sent.received, &message) {
+            received.receive(&reply.contexts);
+        }
         let step = reply_step(id, message, self.characters, &mut read);
         let Some(done) = done else { return };
         match step {

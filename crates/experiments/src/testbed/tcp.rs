@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use punctual::Nanos;
-use punctual::tcp::{Qos, Settings, TcpHandler};
+use punctual::tcp::{Qos, Settings};
 use punctual_host::config::Driver;
 use punctual_os::clock::{duration, now, sleep_until};
 
@@ -15,7 +15,7 @@ use super::{Conditions, Hosting, Options, Pair, PairSetup, RoleId, SPIN, Wait, e
 use crate::loads::tcp::{
     Connection, FULL, KernelTcp, READ_WAIT, TcpCaller, TcpReceiver, TcpSender, answer_all,
 };
-use crate::loads::tcp_direct::{LeadingTcpCaller, answer_directly};
+use crate::loads::tcp_direct::{DirectTcpServer, LeadingTcpCaller};
 use crate::loads::{Caller, Class, MessageReceiver, MessageSender, tcp_direct};
 use crate::measure::Sample;
 
@@ -247,8 +247,8 @@ impl TcpWorld {
         let near = self.pair.place.within(|| Ok(endsystem.connect_tcp_direct(address, qos, PROGRAM_TIME)?));
         let near = near.with_context(|| format!("connecting as {qos:?}"))?;
         let far = listener.accept_timeout(duration(ACCEPTED_WITHIN))?;
-        let far = answer_directly(far.context("a connection never reached its listener")?)?;
-        self.pair.serve(Class::Ordinary, Box::new(DirectTcpServer(far)))?;
+        let far = DirectTcpServer::start(far.context("a connection never reached its listener")?)?;
+        self.pair.serve(Class::Ordinary, Box::new(far))?;
         Ok(waiting(near))
     }
 
@@ -293,14 +293,11 @@ const fn waiting(mut stream: punctual::tcp::TcpStream) -> punctual::tcp::TcpStre
     stream
 }
 
-/// Keeps a handler that answers.
-struct DirectTcpServer(TcpHandler);
-
 impl echo::Server for DirectTcpServer {
     fn serve(self: Box<Self>, stop: &AtomicBool, is_demoted: &AtomicBool) -> anyhow::Result<()> {
-        while !stop.load(Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) && !self.has_ended() {
             sleep_until(now() + STOP_CHECK_INTERVAL);
-            is_demoted.fetch_or(self.0.has_panicked(), Ordering::Relaxed);
+            is_demoted.fetch_or(self.has_panicked(), Ordering::Relaxed);
         }
         Ok(())
     }

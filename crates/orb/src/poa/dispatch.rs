@@ -6,15 +6,17 @@ use std::sync::Arc;
 use punctual_giop::exception::minor;
 use punctual_giop::message::Request;
 use punctual_giop::{
-    Completion, Decode, Decoder, Encode, Reference, SystemException, SystemExceptionKind as Kind,
+    Completion, Decode, Decoder, Encode, Reference, SystemException, SystemExceptionKind as Kind, TaggedList,
 };
 
 use super::Poa;
 use super::adapter::Adapter;
 use super::key::{Key, NOWHERE, ObjectId};
-use super::policy::ServantRetention;
+use super::policy::{RequestProcessing, ServantRetention};
+use super::refusal::{Refusal, Served, ending};
 use super::registry::Registry;
 use super::serving::{Diversion, Serving};
+use crate::current;
 use crate::exception::{bad_operation, marshal, no_adapter, not_active, panicked};
 use crate::reply::{Reply, Servant};
 
@@ -23,7 +25,9 @@ const OBJECT: &str = "IDL:omg.org/CORBA/Object:1.0";
 
 /// What is called, and with what.
 pub(crate) struct Incoming<'c, 'm> {
+    pub key: &'c [u8],
     pub operation: &'c str,
+    pub contexts: &'c TaggedList<'m>,
     pub arguments: Decoder<'m>,
 }
 
@@ -40,55 +44,68 @@ pub(crate) enum Located {
 
 impl Registry {
     /// Serves a request, and writes its reply.
-    pub fn dispatch(self: &Arc<Self>, request: &Request<'_>, arguments: Decoder<'_>, reply: &mut Reply<'_>) {
-        let mut call = Incoming { operation: request.operation, arguments };
+    pub fn dispatch(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        arguments: Decoder<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Served {
         let served = match request.target.object_key() {
-            Ok(key) => self.serve(key, &mut call, reply),
+            Ok(key) => {
+                let (operation, contexts) = (request.operation, &request.contexts);
+                self.serve(&mut Incoming { key, operation, contexts, arguments }, reply)
+            }
             Err(_) => Err(not_active().into()),
         };
         match served {
             Ok(()) => {}
-            Err(Diversion::Exception(exception)) => reply.system(&exception),
-            Err(Diversion::Forward(to)) => {
+            Err(Refusal::Held(manager)) => return Served::Held(manager),
+            Err(Refusal::Diverted(Diversion::Exception(exception))) => reply.system(&exception),
+            Err(Refusal::Diverted(Diversion::Forward(to))) => {
                 if let Err(exception) = reply.forward(&to) {
                     reply.system(&exception);
                 }
             }
         }
+        Served::Done
     }
 
-    fn serve(
-        self: &Arc<Self>,
-        key: &[u8],
-        call: &mut Incoming<'_, '_>,
-        reply: &mut Reply<'_>,
-    ) -> Result<(), Diversion> {
-        let Some(key) = Key::parse(key) else {
-            return Err(self.of_key(key).map_or_else(|| not_active().into(), Diversion::Forward));
+    fn serve(self: &Arc<Self>, call: &mut Incoming<'_, '_>, reply: &mut Reply<'_>) -> Result<(), Refusal> {
+        let Some(key) = Key::parse(call.key) else {
+            return Err(self.of_key(call.key).map_or_else(|| not_active().into(), Diversion::Forward).into());
         };
-        if key.process != self.process {
-            let poa = self.find(&key).ok_or_else(no_adapter)?;
+        let adapter = (key.process == self.process).then(|| self.adapters.get(key.adapter)).flatten();
+        let Some(adapter) = adapter else {
+            let poa = self.find(&key)?;
             poa.adapter().manager.admit()?;
             return poa.serve_by_id(&key.id(), call, reply);
-        }
-        let adapter = self.adapters.get(key.adapter).ok_or_else(no_adapter)?;
+        };
         adapter.manager.admit()?;
         if key.object != NOWHERE
             && let Some(active) = self.objects.get(key.object)
             && active.adapter == key.adapter
         {
-            return Ok(adapter.upcall(&*active.servant, call, reply)?);
+            adapter.upcall(&*active.servant, call, reply);
+            return Ok(());
         }
         Poa::of(self, &adapter).serve_by_id(&key.id(), call, reply)
     }
 
-    /// The adapter of a key that another process made.
-    fn find(self: &Arc<Self>, key: &Key<'_>) -> Option<Poa> {
+    /// The adapter of a key that another process made, or an adapter of this name that was destroyed.
+    fn find(self: &Arc<Self>, key: &Key<'_>) -> Result<Poa, Refusal> {
         let mut poa = self.root();
-        for name in key.names()? {
-            poa = poa.find_poa(name, true).ok()?;
+        for name in key.names().ok_or_else(no_adapter)? {
+            poa = match (poa.child(name), poa.activator()) {
+                (Some(child), _) => child,
+                (None, None) => return Err(no_adapter().into()),
+                (None, Some(activator)) => {
+                    // Whoever makes adapters for requests is a part of their parent (CORBA 11.3.3).
+                    poa.adapter().manager.admit()?;
+                    poa.activate_child(name, &*activator).map_err(|_| no_adapter())?
+                }
+            };
         }
-        Some(poa)
+        Ok(poa)
     }
 
     /// Where an object is.
@@ -96,14 +113,16 @@ impl Registry {
         let Some(key) = Key::parse(key) else {
             return self.of_key(key).map_or(Located::Unknown, Located::Forward);
         };
-        let is_own = key.process == self.process;
-        let poa = match is_own {
-            true => self.adapters.get(key.adapter).map(|adapter| Poa::of(self, &adapter)),
-            false => self.find(&key),
+        let here = (key.process == self.process).then(|| self.adapters.get(key.adapter)).flatten();
+        let poa = match here {
+            Some(adapter) => Ok(Poa::of(self, &adapter)),
+            None => self.find(&key),
         };
         match poa {
-            Some(poa) if poa.may_serve(&key.id()) => Located::Here,
-            _ => Located::Unknown,
+            Ok(poa) if poa.may_serve(&key.id()) => Located::Here,
+            // Its request waits.
+            Err(Refusal::Held(_)) => Located::Here,
+            Ok(_) | Err(Refusal::Diverted(_)) => Located::Unknown,
         }
     }
 
@@ -125,30 +144,33 @@ impl Poa {
         id: &ObjectId,
         call: &mut Incoming<'_, '_>,
         reply: &mut Reply<'_>,
-    ) -> Result<(), Diversion> {
+    ) -> Result<(), Refusal> {
         let adapter = self.adapter();
         let place = adapter.objects().by_id.get(id).copied();
         if let Some(active) = place.and_then(|place| self.registry().objects.get(place)) {
-            return Ok(adapter.upcall(&*active.servant, call, reply)?);
+            adapter.upcall(&*active.servant, call, reply);
+            return Ok(());
         }
         match adapter.serving() {
             Serving::Nobody => {
-                let is_missing = adapter.policies.servant_retention == ServantRetention::NonRetain;
-                Err(if is_missing { no_servant() } else { not_active() }.into())
+                let is_missing = adapter.policies.servant_retention == ServantRetention::NonRetain
+                    || adapter.policies.request_processing != RequestProcessing::ActiveObjectsOnly;
+                return Err(if is_missing { no_servant() } else { not_active() }.into());
             }
-            Serving::Default(servant) => Ok(adapter.upcall(&*servant, call, reply)?),
+            Serving::Default(servant) => adapter.upcall(&*servant, call, reply),
             Serving::Activator(activator) => {
-                let servant = activator.incarnate(id, self)?;
-                self.keep(id, &servant, &activator)?;
-                Ok(adapter.upcall(&*servant, call, reply)?)
+                let place = self.incarnate(id, &activator)?;
+                // It may have been deactivated at once.
+                let active = self.registry().objects.get(place).ok_or_else(ending)?;
+                adapter.upcall(&*active.servant, call, reply);
             }
             Serving::Locator(locator) => {
                 let (servant, cookie) = locator.preinvoke(id, self, call.operation)?;
-                let served = adapter.upcall(&*servant, call, reply);
+                adapter.upcall(&*servant, call, reply);
                 locator.postinvoke(id, self, call.operation, cookie, servant);
-                Ok(served?)
             }
         }
+        Ok(())
     }
 }
 
@@ -157,21 +179,23 @@ fn no_servant() -> SystemException {
 }
 
 impl Adapter {
-    /// Calls a servant.
-    fn upcall(
-        &self,
-        servant: &dyn Servant,
-        call: &mut Incoming<'_, '_>,
-        reply: &mut Reply<'_>,
-    ) -> Result<(), SystemException> {
+    /// Calls a servant, and writes what it answers.
+    fn upcall(self: &Arc<Self>, servant: &dyn Servant, call: &mut Incoming<'_, '_>, reply: &mut Reply<'_>) {
         let _serves = self.enter();
         let _turn = self.turns.as_ref().map(|turns| turns.enter());
-        let Some(operation) = servant.operations().find(call.operation) else {
-            return implicit(servant, call, reply);
+        let _current = current::Serves::begin(self, call.key, call.contexts);
+        let answered = match servant.operations().find(call.operation) {
+            None => implicit(servant, call, reply),
+            Some(operation) => {
+                reply.acknowledge();
+                // A servant that panics answers UNKNOWN; its own state is its own matter.
+                let dispatch = AssertUnwindSafe(|| servant.dispatch(operation, &mut call.arguments, reply));
+                catch_unwind(dispatch).unwrap_or_else(|_| Err(panicked()))
+            }
         };
-        // A servant that panics answers UNKNOWN; its own state is its own matter.
-        let dispatch = AssertUnwindSafe(|| servant.dispatch(operation, &mut call.arguments, reply));
-        catch_unwind(dispatch).unwrap_or_else(|_| Err(panicked()))
+        if let Err(exception) = answered {
+            reply.system(&exception);
+        }
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 
 use punctual_giop::reference::Address;
 
@@ -21,9 +21,7 @@ impl Listener {
     pub(super) fn bind(endpoint: &Endpoint) -> io::Result<Self> {
         match endpoint {
             Endpoint::Tcp(address) => TcpListener::bind((&*address.host, address.port)).map(Self::Tcp),
-            Endpoint::Unix(path) => {
-                UnixListener::bind(path).map(|listener| Self::Unix(listener, path.clone()))
-            }
+            Endpoint::Unix(path) => bind_unix(path).map(|listener| Self::Unix(listener, path.clone())),
         }
     }
 
@@ -52,14 +50,44 @@ impl Listener {
 
     /// Wakes the thread that accepts.
     pub(super) fn shutdown(&self) {
-        let socket: &dyn std::os::fd::AsFd = match self {
-            Self::Tcp(listener) => listener,
-            Self::Unix(listener, path) => {
-                // Another program may have replaced it already.
-                let _ = std::fs::remove_file(path);
-                listener
-            }
-        };
-        let _ = rustix::net::shutdown(socket.as_fd(), rustix::net::Shutdown::Both);
+        if let Self::Unix(_, path) = self {
+            // Another program may have replaced it already.
+            let _ = std::fs::remove_file(path);
+        }
+        // Fails if it does not listen any more.
+        let _ = rustix::net::shutdown(self, rustix::net::Shutdown::Both);
+    }
+
+    /// Accepting does not wait from now on: it fails with `WouldBlock`.
+    pub(super) fn never_waits(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(listener) => listener.set_nonblocking(true),
+            Self::Unix(listener, _) => listener.set_nonblocking(true),
+        }
+    }
+}
+
+/// A socket whose server has ended without removing it is replaced.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    let is_left = |error: &io::Error| {
+        let connected = || UnixStream::connect(path).map_err(|error| error.kind());
+        error.kind() == io::ErrorKind::AddrInUse
+            && connected().err() == Some(io::ErrorKind::ConnectionRefused)
+    };
+    match UnixListener::bind(path) {
+        Err(error) if is_left(&error) => {
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        bound => bound,
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener, _) => listener.as_fd(),
+        }
     }
 }

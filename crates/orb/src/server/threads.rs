@@ -1,21 +1,84 @@
 //! A thread for each connection: it reads requests, calls servants and sends replies.
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use super::answer::{answer, new_outbox, refuse};
+use punctual_giop::{Encoder, message};
+
+use super::STACK_BYTES;
+use super::answer::{Answer, answer, new_outbox, refuse};
 use super::listener::Listener;
-use super::{Open, close, lock, say_goodbye};
 use crate::core::Core;
 use crate::duplex::{adopt, is_offered};
 use crate::framing::Framing;
 use crate::inbox::Inbox;
-use crate::limits::ACCEPT_PAUSE;
+use crate::limits::{ACCEPT_PAUSE, GOODBYE};
 use crate::link::tick;
 use crate::transport::Stream;
 
-pub(super) fn accept_all(core: &Arc<Core>, listener: &Listener, open: &Arc<Mutex<Open>>) {
+/// Connections that are open, by number.
+#[derive(Debug, Default)]
+struct Open {
+    streams: HashMap<u64, Arc<Stream>>,
+    last: u64,
+    is_closed: bool,
+}
+
+/// All connections of a server.
+#[derive(Debug, Default)]
+pub(super) struct Threads(Arc<Mutex<Open>>);
+
+fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Threads {
+    /// Starts a thread that accepts clients.
+    pub fn accept(&self, core: &Arc<Core>, listener: &Arc<Listener>) -> io::Result<JoinHandle<()>> {
+        let (core, listener, open) = (Arc::clone(core), Arc::clone(listener), Arc::clone(&self.0));
+        let builder = thread::Builder::new().name("punctual-accept".to_owned());
+        builder.spawn(move || accept_all(&core, &listener, &open))
+    }
+
+    /// Ends all connections.
+    pub fn close(&self) {
+        let mut open = lock(&self.0);
+        open.is_closed = true;
+        // Each thread sends the reply that it owes, then says goodbye. Nobody waits long for a client that does not
+        // read, or for a servant that does not end.
+        for stream in open.streams.values() {
+            let _ = stream.set_write_timeout(Some(GOODBYE));
+            stream.shutdown_read();
+        }
+        drop(open);
+        let end = Instant::now() + GOODBYE;
+        while !lock(&self.0).streams.is_empty() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
+        lock(&self.0).streams.values().for_each(|stream| stream.shutdown());
+    }
+}
+
+/// Ends a connection on which no thread writes.
+fn close(stream: &Stream) {
+    let _ = stream.set_write_timeout(Some(GOODBYE));
+    say_goodbye(stream, &mut new_outbox());
+    stream.shutdown();
+}
+
+/// Says goodbye, so that the client knows that its requests were not processed.
+fn say_goodbye(stream: &Stream, outbox: &mut Encoder) {
+    outbox.clear();
+    if message::write_close_connection(outbox).is_ok() {
+        // A client that is gone needs no goodbye.
+        let _ = stream.write(outbox.as_bytes(), &[]);
+    }
+}
+
+fn accept_all(core: &Arc<Core>, listener: &Listener, open: &Arc<Mutex<Open>>) {
     while !core.is_shut_down() {
         match listener.accept() {
             Ok(stream) => start(core, stream, open),
@@ -53,9 +116,6 @@ fn start(core: &Arc<Core>, stream: Stream, open: &Arc<Mutex<Open>>) {
     }
 }
 
-/// Servants run on it.
-const STACK_BYTES: usize = 1 << 20;
-
 /// Serves the requests of a connection until it ends.
 fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
     let framing = Framing::of(&core.options);
@@ -79,8 +139,13 @@ fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
             return adopt(core, stream, inbox, outbox.characters());
         }
         let begun = tick();
-        let answered = answer(core, inbox.message(), &mut outbox);
-        if let Some(id) = answered.id {
+        let mut send = |bytes: &[u8]| {
+            if framing.send(stream, bytes).is_err() {
+                stream.shutdown();
+            }
+        };
+        let answered = answer(core, inbox.message(), &mut outbox, &mut send);
+        if let Answer::Done(Some(id)) = answered {
             // Who asked may not wait any more. The socket is looked at only where the servant took long.
             let took_long = begun != tick();
             if inbox.is_cancelled(id, took_long.then_some(stream)) {
@@ -90,7 +155,7 @@ fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
         if !outbox.as_bytes().is_empty() && framing.send(stream, outbox.as_bytes()).is_err() {
             return;
         }
-        if !answered.goes_on {
+        if !matches!(answered, Answer::Done(_)) {
             return;
         }
     }

@@ -9,6 +9,7 @@ mod generated;
 mod peer;
 mod servant;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use generated::interop::{Peer, PeerClient, PeerSkeleton};
@@ -18,7 +19,7 @@ use punctual_orb::poa::{
     Cookie, Diversion, IdAssignment, Lifespan, ObjectId, Poa, Policies, RequestProcessing, ServantLocator,
     ServantRetention,
 };
-use punctual_orb::{Endpoint, Options, Orb};
+use punctual_orb::{Concurrency, Endpoint, Options, Orb, Pool};
 use servant::Echo;
 
 /// What omniORB is told so that it speaks this version.
@@ -93,6 +94,28 @@ fn omniorb_calls_our_server_with_1_1() {
 #[test]
 fn omniorb_calls_our_server_with_1_2() {
     omniorb_calls_our_server(Version::V1_2);
+}
+
+/// The models that read all connections in one thread. That with a thread for each connection is in the other tests.
+fn reactors() -> [Concurrency; 2] {
+    let two = NonZeroUsize::new(2).expect("some");
+    [Concurrency::Reactive, Concurrency::Pool(Pool::of(two))]
+}
+
+#[test]
+fn omniorb_calls_our_servers_that_read_in_one_thread() {
+    for concurrency in reactors() {
+        for version in [Version::V1_0, Version::V1_1, Version::V1_2] {
+            let listening = Options::listening(Endpoint::tcp("127.0.0.1", 0));
+            let options = Options { concurrency: concurrency.clone(), ..listening };
+            let orb = Orb::new(options).expect("it listens");
+            orb.root_poa().manager().activate().expect("it is not inactive");
+            let more: Vec<String> =
+                LOOPBACK.map(str::to_owned).into_iter().chain(in_version(version)).collect();
+            let Some(said) = Process::finished(&["client", &serve(&orb)], &more) else { return };
+            assert_eq!(said.trim(), "all right", "{concurrency:?} {version:?}");
+        }
+    }
 }
 
 #[test]
@@ -216,10 +239,11 @@ fn omniorb_calls_us_back_over_our_connection() {
 fn we_call_omniorb_back_over_its_connection() {
     // The client accepts no connections.
     let more = ["-ORBclientTransportRule", "* tcp,bidir", "-ORBserverTransportRule", "* none"];
-    let said_with = |accept_bidirectional, offered: &str| {
+    let said_with = |concurrency: &Concurrency, accept_bidirectional, offered: &str| {
         let listening = Options::listening(Endpoint::tcp("127.0.0.1", 0));
         let orb = Orb::new(Options {
             accept_bidirectional,
+            concurrency: concurrency.clone(),
             timeout: Some(std::time::Duration::from_secs(30)),
             ..listening
         });
@@ -230,11 +254,14 @@ fn we_call_omniorb_back_over_its_connection() {
             LOOPBACK.into_iter().chain(more).chain(offer).map(str::to_owned).collect();
         Process::finished(&["client", &serve(&orb)], &arguments)
     };
-    let Some(said) = said_with(true, "1") else { return };
-    assert_eq!(said.trim(), "all right");
+    let threads = Concurrency::ThreadPerConnection;
+    for concurrency in [threads.clone()].into_iter().chain(reactors()) {
+        let Some(said) = said_with(&concurrency, true, "1") else { return };
+        assert_eq!(said.trim(), "all right", "{concurrency:?}");
+    }
     // Otherwise we cannot.
     for (accept, offered) in [(false, "1"), (true, "0")] {
-        let said = said_with(accept, offered).expect("it ran before");
+        let said = said_with(&threads, accept, offered).expect("it ran before");
         assert_ne!(said.trim(), "all right", "{accept} {offered}");
     }
 }
