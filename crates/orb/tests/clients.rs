@@ -282,14 +282,14 @@ fn a_big_endian_client_is_understood() {
     let mut bytes = BIG_ENDIAN_REQUEST.to_vec();
     bytes.extend((server.key.len() as u32).to_be_bytes());
     bytes.extend(&server.key);
-    while bytes.len() % 4 != 0 {
+    while !bytes.len().is_multiple_of(4) {
         bytes.push(0);
     }
     bytes.extend([0, 0, 0, 7]);
     bytes.extend(b"length\0\0");
     // No contexts; then the arguments, at a multiple of 8.
     bytes.extend([0; 4]);
-    while bytes.len() % 8 != 0 {
+    while !bytes.len().is_multiple_of(8) {
         bytes.push(0);
     }
     bytes.extend([0, 0, 0, 3, 1, 2, 3]);
