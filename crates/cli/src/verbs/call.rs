@@ -48,7 +48,7 @@ pub struct Call {
 
 /// An operation as it is called.
 struct Operation {
-    /// Its name in messages.
+    /// Name of the operation in GIOP messages.
     wire: String,
     is_oneway: bool,
     inputs: Vec<(String, Type)>,

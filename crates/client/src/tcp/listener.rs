@@ -44,7 +44,7 @@ impl TcpListener {
         }
     }
 
-    /// Its streams have declared this time.
+    /// Sets the time that handlers of the listener's streams declare.
     #[cfg(feature = "embedded")]
     pub(super) const fn declaring(mut self, qos: Qos, handler_time: Nanos) -> Self {
         self.declared = Some((qos, handler_time));

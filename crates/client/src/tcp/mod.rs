@@ -74,7 +74,7 @@ pub enum Promise {
 }
 
 impl Promise {
-    /// Of a connection with these channels.
+    /// The promise to a connection that uses these channels.
     fn of(path: Option<&TcpPath>) -> Self {
         match path.and_then(|path| path.sending.zip(path.receiving)) {
             Some((sending, receiving)) => Self::Path { sending, receiving },

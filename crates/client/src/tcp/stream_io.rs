@@ -32,7 +32,7 @@ impl TcpStream {
     /// Copies bytes that wait into `buffer` and leaves them unread; waits for the first as a read does.
     ///
     /// # Errors
-    /// As a read.
+    /// Those of a read.
     pub fn peek(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let bytes = self.fill_buf()?;
         let count = buffer.len().min(bytes.len());
@@ -44,7 +44,7 @@ impl TcpStream {
     /// room as a write does. Returns the number of bytes.
     ///
     /// # Errors
-    /// As a write.
+    /// Those of a write.
     pub fn write_with(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> io::Result<usize> {
         self.await_room()?;
         let mut count = 0;

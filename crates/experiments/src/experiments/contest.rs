@@ -12,7 +12,7 @@ use crate::testbed::{Block, Contender, Hosting, Pair, PairSetup, RoleId, Wait};
 pub struct Contest<'a> {
     /// The contenders, in the order of joining.
     pub contenders: Vec<Contender>,
-    /// Their hosts, in the same order.
+    /// Hosts of the contenders, in the same order.
     pub pairs: Vec<Pair>,
     setup: PairSetup,
     /// How many loads there are.

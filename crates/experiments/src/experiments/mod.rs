@@ -94,7 +94,7 @@ const NO_HOST: &str = "no host takes part in it";
 /// One of them.
 #[derive(Clone, Copy, Serialize)]
 pub struct Experiment {
-    /// Its name on the command line.
+    /// Name of the experiment on the command line.
     pub name: &'static str,
     /// Which figure of which paper.
     pub paper: &'static str,
@@ -160,12 +160,12 @@ impl Experiment {
         self.alone(NO_HOST).over(Carrier::Nothing)
     }
 
-    /// The same on one machine only, for this reason.
+    /// This experiment, limited to one machine for this reason.
     const fn alone(self, alone: &'static str) -> Self {
         Self { peer: false, alone, ..self }
     }
 
-    /// The same, whatever driver was requested.
+    /// This experiment, always over this carrier.
     const fn over(self, carrier: Carrier) -> Self {
         Self { carrier, ..self }
     }

@@ -19,7 +19,7 @@ use super::{MessageReceiver, MessageSender, Offered, SPIN, Wait, is_passing};
 pub const FULL: Nanos = Nanos::from_millis(200);
 /// Longest wait of one read.
 pub const READ_WAIT: Nanos = Nanos::from_millis(50);
-/// Where a message of a round trip has its length, for the server.
+/// Bytes at the begin of a message of a round trip that hold its length, for the server.
 pub(super) const LENGTH_AT: std::ops::Range<usize> = 8..12;
 /// Longest message of a round trip.
 pub(super) const BYTES_MAX: usize = 64 << 10;
@@ -153,7 +153,7 @@ pub struct TcpReceiver {
 }
 
 impl TcpReceiver {
-    /// Of `message_bytes` each.
+    /// A receiver of messages of `message_bytes` bytes each.
     pub fn new(connection: Box<dyn Connection>, message_bytes: usize) -> Self {
         Self { connection, partial: Partial::default(), message_bytes }
     }

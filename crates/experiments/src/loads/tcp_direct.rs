@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 
 use anyhow::{Context, bail, ensure};
@@ -100,13 +100,37 @@ fn write(reply: &mut TcpReply<'_>, mut bytes: &[u8]) {
     }
 }
 
-/// Sends each message back on the processor's own thread, for as long as the handler is kept.
-///
-/// # Errors
-/// If the connection has ended, or declared no time.
-pub fn answer_directly(stream: TcpStream) -> anyhow::Result<TcpHandler> {
-    let mut gathered = Gathered::new();
-    Ok(stream.on_bytes(move |bytes, reply| gathered.take(bytes, |message| write(reply, message)))?)
+/// Sends each message back on the processor's own thread, for as long as it is kept.
+pub struct DirectTcpServer {
+    handler: TcpHandler,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl DirectTcpServer {
+    /// Over `stream`, which has declared a time.
+    ///
+    /// # Errors
+    /// If the connection has ended, or declared no time.
+    pub fn start(stream: TcpStream) -> anyhow::Result<Self> {
+        let mut gathered = Gathered::new();
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&has_ended);
+        let handler = stream.on_bytes(move |bytes, reply| {
+            ended.fetch_or(bytes.is_empty(), Ordering::Relaxed);
+            gathered.take(bytes, |message| write(reply, message));
+        })?;
+        Ok(Self { handler, has_ended })
+    }
+
+    /// Whether the peer has closed the connection.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
+    /// Whether the handler panicked.
+    pub fn has_panicked(&self) -> bool {
+        self.handler.has_panicked()
+    }
 }
 
 /// Round trips of `bytes`, one after the other for `length`, by a handler over `stream`, whose peer answers.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use punctual::Nanos;
-use punctual::tcp::{Qos, Settings, TcpHandler};
+use punctual::tcp::{Qos, Settings};
 use punctual_host::config::Driver;
 use punctual_os::clock::{duration, now, sleep_until};
 
@@ -15,7 +15,7 @@ use super::{Conditions, Hosting, Options, Pair, PairSetup, RoleId, SPIN, Wait, e
 use crate::loads::tcp::{
     Connection, FULL, KernelTcp, READ_WAIT, TcpCaller, TcpReceiver, TcpSender, answer_all,
 };
-use crate::loads::tcp_direct::{LeadingTcpCaller, answer_directly};
+use crate::loads::tcp_direct::{DirectTcpServer, LeadingTcpCaller};
 use crate::loads::{Caller, Class, MessageReceiver, MessageSender, tcp_direct};
 use crate::measure::Sample;
 
@@ -25,7 +25,7 @@ const BUFFER_BYTES: usize = 200 << 10;
 const ACCEPTED_WITHIN: Nanos = Nanos::from_secs(5);
 /// Connections and listeners of a host at most.
 const FLOWS: &str = "flows_max = 32\nlisteners_max = 16\n";
-/// So many packets ahead that a link of some hundred Mbit/s goes on until the processor reacts.
+/// Pipeline depth: enough packets that a link of some hundred Mbit/s does not run empty before the processor reacts.
 const PIPELINE: &str = "pipeline_depth = 4\nreaction = \"20us\"\n";
 /// How soon a processor of the real-time class notices an arrival.
 const RELEASE: &str = "release_latency = \"50us\"\n";
@@ -35,7 +35,7 @@ const RIGHTS: &str = "[[daemon.tcp]]\nconnect = [\"*:*\"]\nlisten = [\"*:*\"]\n"
 /// was halted just before.
 const PROGRAM_TIME: Nanos = Nanos::from_micros(30);
 
-/// Who runs TCP.
+/// System that processes TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpStack {
     /// The kernel, as it is, without the offloads of the devices.
@@ -72,7 +72,7 @@ pub struct TcpWorld {
     plan: TcpPlan,
     conditions: Conditions,
     engine: Option<RoleId>,
-    /// Of b, of connections that are not best effort.
+    /// Ports at b of connections that are not best effort.
     ports: Vec<u16>,
     threads: Option<ReceiveThreads>,
     pair: Pair,
@@ -247,8 +247,8 @@ impl TcpWorld {
         let near = self.pair.place.within(|| Ok(endsystem.connect_tcp_direct(address, qos, PROGRAM_TIME)?));
         let near = near.with_context(|| format!("connecting as {qos:?}"))?;
         let far = listener.accept_timeout(duration(ACCEPTED_WITHIN))?;
-        let far = answer_directly(far.context("a connection never reached its listener")?)?;
-        self.pair.serve(Class::Ordinary, Box::new(DirectTcpServer(far)))?;
+        let far = DirectTcpServer::start(far.context("a connection never reached its listener")?)?;
+        self.pair.serve(Class::Ordinary, Box::new(far))?;
         Ok(waiting(near))
     }
 
@@ -286,21 +286,18 @@ impl TcpWorld {
     }
 }
 
-/// With the times of [`Connection`].
+/// Sets the timeouts of [`Connection`].
 const fn waiting(mut stream: punctual::tcp::TcpStream) -> punctual::tcp::TcpStream {
     stream.set_read_timeout(Some(std::time::Duration::from_nanos(READ_WAIT.0)));
     stream.set_write_timeout(Some(std::time::Duration::from_nanos(FULL.0)));
     stream
 }
 
-/// Keeps a handler that answers.
-struct DirectTcpServer(TcpHandler);
-
 impl echo::Server for DirectTcpServer {
     fn serve(self: Box<Self>, stop: &AtomicBool, is_demoted: &AtomicBool) -> anyhow::Result<()> {
-        while !stop.load(Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) && !self.has_ended() {
             sleep_until(now() + STOP_CHECK_INTERVAL);
-            is_demoted.fetch_or(self.0.has_panicked(), Ordering::Relaxed);
+            is_demoted.fetch_or(self.has_panicked(), Ordering::Relaxed);
         }
         Ok(())
     }

@@ -2,12 +2,13 @@
 //! make (rings of segments, ports, next hops), and their end.
 //!
 //! Ownership: a local port is held from before its connection or listener begins until its engine has given the flow back. One
-//! thread, the *burier*, drops what connections leave behind.
+//! thread, the *releaser*, drops what connections leave behind.
 
 mod api;
 pub(crate) mod daemon;
 pub(crate) mod opener;
 pub(crate) mod paths;
+mod releaser;
 mod segments;
 
 use std::io;
@@ -135,12 +136,12 @@ pub struct TcpWish {
 }
 
 impl TcpWish {
-    /// What the input handler does besides processing a segment: calling the program, and hearing of its doorbell.
+    /// What the input handler does besides processing a segment: calling the program, and handling its doorbell.
     fn program_time(&self, rings: Nanos) -> Nanos {
         if self.class == RtuClass::BestEffort { self.handler_time } else { self.handler_time + rings }
     }
 
-    /// With the settings that suit a class: a low-delay connection sends small segments at once.
+    /// The settings for a class: a low-delay connection sends small segments at once.
     pub fn of(class: RtuClass) -> Self {
         let is_nodelay = matches!(class, RtuClass::LowDelay { .. });
         Self { class, config: TcpConfig { is_nodelay, ..TcpConfig::default() }, handler_time: Nanos::ZERO }

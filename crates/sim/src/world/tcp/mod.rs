@@ -120,7 +120,7 @@ struct Driver {
     listeners: BTreeMap<(u16, SocketAddr), Inlet>,
 }
 
-/// Where packets go, and how many of them wait.
+/// Destination of packets, and how many of them wait.
 #[derive(Clone)]
 struct Inlet {
     index: u32,

@@ -156,7 +156,7 @@ impl World {
         let of = (number, end);
         let place = Place { of, input, output, segments, granted: 0, held: Held::default() };
         tcp.places.insert(index, place);
-        self.hear_of_handlers(host, now);
+        self.handle_rtu_events(host, now);
     }
 
     fn refuse_tcp(&mut self, number: usize) {
@@ -166,14 +166,14 @@ impl World {
     }
 
     /// Takes the node's news of handlers.
-    pub(in crate::world) fn hear_of_handlers(&mut self, host: usize, now: Instant) {
+    pub(in crate::world) fn handle_rtu_events(&mut self, host: usize, now: Instant) {
         while let Some(event) = self.hosts[host].node.poll_rtu() {
             let id = match event {
                 RtuEvent::Granted(id, _) | RtuEvent::Refused(id, _) | RtuEvent::Demoted(id, _) => id,
             };
             let role = self.hosts[host].tcp.as_ref().and_then(|tcp| tcp.roles.get(&id).copied());
             let Some(role) = role else {
-                self.hear_of_body(host, &event);
+                self.handle_rtu_event(host, &event);
                 continue;
             };
             match (event, role) {
