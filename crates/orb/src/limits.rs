@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes of a buffer that an idle connection keeps.
-pub const IDLE_BUFFER_BYTES: usize = 2 << 10;
+pub const IDLE_BUFFER_BYTES: usize = 1 << 10;
 
 /// Bytes of a reply whose memory a thread keeps that serves many clients.
 pub const REPLY_BYTES_KEPT: usize = 64 << 10;
