@@ -4,6 +4,8 @@
 #[allow(dead_code)]
 mod script;
 
+use std::cell::RefCell;
+use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +18,7 @@ use punctual_giop::{
     ByteOrder, Decode, Decoder, Encode, Encoder, Reference, SystemException, SystemExceptionKind as Kind,
     Tagged, TaggedList, Version,
 };
-use punctual_orb::{Endpoint, Operations, Options, Orb, Reply, Servant};
+use punctual_orb::{Concurrency, Endpoint, Operations, Options, Orb, Pool, Reply, Servant};
 use script::{End, bare, cancel, cut, header, request, written};
 
 static OPERATIONS: Operations = Operations::new(0, &[1], &["length"]);
@@ -66,8 +68,23 @@ fn serving(options: Options, servant: Length) -> Server {
     Server { orb, reference, key: profile.object_key }
 }
 
+thread_local! {
+    static MODEL: RefCell<Concurrency> = RefCell::default();
+}
+
+/// Runs a test with servers of each concurrency model.
+fn with_each_model(test: impl Fn()) {
+    let pool = Pool::of(NonZeroUsize::new(2).expect("some"));
+    for model in [Concurrency::ThreadPerConnection, Concurrency::Reactive, Concurrency::Pool(pool)] {
+        println!("{model:?}");
+        MODEL.set(model);
+        test();
+    }
+}
+
 fn options() -> Options {
-    Options::listening(Endpoint::tcp("127.0.0.1", 0))
+    let concurrency = MODEL.with_borrow(Clone::clone);
+    Options { concurrency, ..Options::listening(Endpoint::tcp("127.0.0.1", 0)) }
 }
 
 fn server() -> Server {
@@ -88,86 +105,100 @@ fn answered(end: &mut End) -> (u32, u32) {
 
 #[test]
 fn fragments_of_several_requests_mix() {
-    let server = server();
-    let mut end = End::connect(&server.orb);
-    let pieces: Vec<_> = (1..=3).map(|id| cut(&length(id, &server.key, 1_000 + id as usize), 512)).collect();
-    for number in 0..pieces[0].len() {
-        pieces.iter().for_each(|pieces| end.send(&pieces[number]));
-    }
-    assert_eq!([(); 3].map(|()| answered(&mut end)), [(1, 1_001), (2, 1_002), (3, 1_003)]);
+    with_each_model(|| {
+        let server = server();
+        let mut end = End::connect(&server.orb);
+        let pieces: Vec<_> =
+            (1..=3).map(|id| cut(&length(id, &server.key, 1_000 + id as usize), 512)).collect();
+        for number in 0..pieces[0].len() {
+            pieces.iter().for_each(|pieces| end.send(&pieces[number]));
+        }
+        // A pool's threads serve them at the same time.
+        let mut all = [(); 3].map(|()| answered(&mut end));
+        all.sort_unstable();
+        assert_eq!(all, [(1, 1_001), (2, 1_002), (3, 1_003)]);
+    });
 }
 
 #[test]
 fn fragments_that_never_end_are_refused() {
-    let server = serving(Options { message_bytes_max: 100_000, ..options() }, Length::default());
-    let mut end = End::connect(&server.orb);
-    let pieces = cut(&length(1, &server.key, 50_000), 10_000);
-    end.send(&pieces[0]);
-    // The server may end the connection before all are sent.
-    let mut more = std::thread::scope(|scope| {
-        scope
-            .spawn(|| {
-                let mut end = end;
-                for _ in 0..8 {
-                    end.send(&pieces[1]);
-                }
-                end
-            })
-            .join()
-            .expect("they are read")
+    with_each_model(|| {
+        let server = serving(Options { message_bytes_max: 100_000, ..options() }, Length::default());
+        let mut end = End::connect(&server.orb);
+        let pieces = cut(&length(1, &server.key, 50_000), 10_000);
+        end.send(&pieces[0]);
+        // The server may end the connection before all are sent.
+        let mut more = std::thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    let mut end = end;
+                    for _ in 0..8 {
+                        end.send(&pieces[1]);
+                    }
+                    end
+                })
+                .join()
+                .expect("they are read")
+        });
+        more.send(&pieces[1][..12]);
+        more.expect(MessageType::MessageError);
+        assert_eq!(more.read(), None);
+        let mut end = End::connect(&server.orb);
+        end.send(&length(2, &server.key, 10));
+        assert_eq!(answered(&mut end), (2, 10));
     });
-    more.send(&pieces[1][..12]);
-    more.expect(MessageType::MessageError);
-    assert_eq!(more.read(), None);
-    let mut end = End::connect(&server.orb);
-    end.send(&length(2, &server.key, 10));
-    assert_eq!(answered(&mut end), (2, 10));
 }
 
 /// The header alone is enough: its bytes are not awaited.
 #[test]
 fn a_first_fragment_that_is_too_long_is_refused_by_its_header() {
-    let server = serving(Options { message_bytes_max: 100_000, ..options() }, Length::default());
-    let mut end = End::connect(&server.orb);
-    end.send(&cut(&length(1, &server.key, 90_000), 80_000)[0]);
-    end.send(&cut(&length(2, &server.key, 90_000), 80_000)[0][..12]);
-    end.expect(MessageType::MessageError);
-    assert_eq!(end.read(), None);
+    with_each_model(|| {
+        let server = serving(Options { message_bytes_max: 100_000, ..options() }, Length::default());
+        let mut end = End::connect(&server.orb);
+        end.send(&cut(&length(1, &server.key, 90_000), 80_000)[0]);
+        end.send(&cut(&length(2, &server.key, 90_000), 80_000)[0][..12]);
+        end.expect(MessageType::MessageError);
+        assert_eq!(end.read(), None);
+    });
 }
 
 #[test]
 fn half_a_request_holds_no_thread() {
-    let server = serving(
-        Options { message_time: Some(Duration::from_millis(20)), connections_max: 1, ..options() },
-        Length::default(),
-    );
-    let whole = length(1, &server.key, 1_000);
-    for half in [&whole[..5], &whole[..500], &cut(&whole, 512)[0]] {
-        // There is room for one connection only.
-        let mut end = loop {
-            let mut end = End::connect(&server.orb);
-            end.send(&length(9, &server.key, 1));
-            match end.read() {
-                Some(reply) if header(&reply).kind == MessageType::Reply => break end,
-                // The connection before is not closed yet.
-                _ => std::thread::yield_now(),
-            }
-        };
-        end.send(half);
-        assert_eq!(end.read(), None);
-    }
+    with_each_model(|| {
+        let server = serving(
+            Options { message_time: Some(Duration::from_millis(20)), connections_max: 1, ..options() },
+            Length::default(),
+        );
+        let whole = length(1, &server.key, 1_000);
+        for half in [&whole[..5], &whole[..500], &cut(&whole, 512)[0]] {
+            // There is room for one connection only.
+            let mut end = loop {
+                let mut end = End::connect(&server.orb);
+                end.send(&length(9, &server.key, 1));
+                match end.read() {
+                    Some(reply) if header(&reply).kind == MessageType::Reply => break end,
+                    // The connection before is not closed yet.
+                    _ => std::thread::yield_now(),
+                }
+            };
+            end.send(half);
+            assert_eq!(end.read(), None);
+        }
+    });
 }
 
 #[test]
 fn a_request_in_pieces_is_cancelled() {
-    let server = server();
-    let mut end = End::connect(&server.orb);
-    let pieces = cut(&length(1, &server.key, 1_000), 512);
-    end.send(&pieces[0]);
-    end.send(&cancel(1));
-    // Its number is free again.
-    pieces.iter().for_each(|piece| end.send(piece));
-    assert_eq!(answered(&mut end), (1, 1_000));
+    with_each_model(|| {
+        let server = server();
+        let mut end = End::connect(&server.orb);
+        let pieces = cut(&length(1, &server.key, 1_000), 512);
+        end.send(&pieces[0]);
+        end.send(&cancel(1));
+        // Its number is free again.
+        pieces.iter().for_each(|piece| end.send(piece));
+        assert_eq!(answered(&mut end), (1, 1_000));
+    });
 }
 
 #[test]
@@ -205,20 +236,25 @@ fn located(end: &mut End, key: &[u8]) -> (LocateStatus, Option<Reference>) {
 
 #[test]
 fn a_server_says_where_its_objects_are() {
-    let server = server();
-    server.orb.set_key("known", server.reference.clone());
-    let mut end = End::connect(&server.orb);
-    assert_eq!(located(&mut end, &server.key), (LocateStatus::ObjectHere, None));
-    assert_eq!(located(&mut end, b"unknown"), (LocateStatus::UnknownObject, None));
-    assert_eq!(located(&mut end, b"known"), (LocateStatus::ObjectForward, Some(server.reference.clone())));
-    // Our client finds it so.
-    let client = Orb::new(Options::default()).expect("a client needs nothing");
-    let profile = server.reference.iiop_profiles().next().expect("a profile").expect("it is whole");
-    for (key, is_there) in [("known", true), ("unknown", false)] {
-        let text = format!("corbaloc::1.2@{}/{key}", profile.address);
-        let object = client.object(&client.reference(&text).expect("a reference")).expect("a usable one");
-        assert_eq!(object.locate(), Ok(is_there));
-    }
+    with_each_model(|| {
+        let server = server();
+        server.orb.set_key("known", server.reference.clone());
+        let mut end = End::connect(&server.orb);
+        assert_eq!(located(&mut end, &server.key), (LocateStatus::ObjectHere, None));
+        assert_eq!(located(&mut end, b"unknown"), (LocateStatus::UnknownObject, None));
+        assert_eq!(
+            located(&mut end, b"known"),
+            (LocateStatus::ObjectForward, Some(server.reference.clone()))
+        );
+        // Our client finds it so.
+        let client = Orb::new(Options::default()).expect("a client needs nothing");
+        let profile = server.reference.iiop_profiles().next().expect("a profile").expect("it is whole");
+        for (key, is_there) in [("known", true), ("unknown", false)] {
+            let text = format!("corbaloc::1.2@{}/{key}", profile.address);
+            let object = client.object(&client.reference(&text).expect("a reference")).expect("a usable one");
+            assert_eq!(object.locate(), Ok(is_there));
+        }
+    });
 }
 
 #[test]
@@ -246,28 +282,30 @@ fn a_server_that_shuts_down_sends_what_it_owes_and_says_goodbye() {
 
 #[test]
 fn what_a_client_must_not_send_is_answered_with_a_message_error() {
-    let server = server();
-    let wrong = [
-        script::answer(RequestId(1)),
-        // Without its fields.
-        bare(MessageType::Request),
-        // A fragment of nothing.
-        [&b"GIOP\x01\x02\x01\x07\x04\0\0\0"[..], &[9, 0, 0, 0]].concat(),
-        // A length that lies: a string longer than the message.
-        [&b"GIOP\x01\x00\x01\x00\x08\0\0\0"[..], &[0xFF; 8]].concat(),
-    ];
-    for wrong in wrong {
-        let mut end = End::connect(&server.orb);
-        end.send(&wrong);
-        end.expect(MessageType::MessageError);
-        assert_eq!(end.read(), None);
-    }
-    // A client's goodbye and error end the connection without a word.
-    for kind in [MessageType::CloseConnection, MessageType::MessageError] {
-        let mut end = End::connect(&server.orb);
-        end.send(&bare(kind));
-        assert_eq!(end.read(), None);
-    }
+    with_each_model(|| {
+        let server = server();
+        let wrong = [
+            script::answer(RequestId(1)),
+            // Without its fields.
+            bare(MessageType::Request),
+            // A fragment of nothing.
+            [&b"GIOP\x01\x02\x01\x07\x04\0\0\0"[..], &[9, 0, 0, 0]].concat(),
+            // A length that lies: a string longer than the message.
+            [&b"GIOP\x01\x00\x01\x00\x08\0\0\0"[..], &[0xFF; 8]].concat(),
+        ];
+        for wrong in wrong {
+            let mut end = End::connect(&server.orb);
+            end.send(&wrong);
+            end.expect(MessageType::MessageError);
+            assert_eq!(end.read(), None);
+        }
+        // A client's goodbye and error end the connection without a word.
+        for kind in [MessageType::CloseConnection, MessageType::MessageError] {
+            let mut end = End::connect(&server.orb);
+            end.send(&bare(kind));
+            assert_eq!(end.read(), None);
+        }
+    });
 }
 
 /// What a client on a machine with the other order of bytes sends, up to the key.
@@ -278,126 +316,134 @@ const BIG_ENDIAN_REQUEST: [u8; 24] = [
 
 #[test]
 fn a_big_endian_client_is_understood() {
-    let server = server();
-    let mut bytes = BIG_ENDIAN_REQUEST.to_vec();
-    bytes.extend((server.key.len() as u32).to_be_bytes());
-    bytes.extend(&server.key);
-    while bytes.len() % 4 != 0 {
-        bytes.push(0);
-    }
-    bytes.extend([0, 0, 0, 7]);
-    bytes.extend(b"length\0\0");
-    // No contexts; then the arguments, at a multiple of 8.
-    bytes.extend([0; 4]);
-    while bytes.len() % 8 != 0 {
-        bytes.push(0);
-    }
-    bytes.extend([0, 0, 0, 3, 1, 2, 3]);
-    let size = (bytes.len() - 12) as u32;
-    bytes[8..12].copy_from_slice(&size.to_be_bytes());
-    let mut end = End::connect(&server.orb);
-    end.send(&bytes);
-    assert_eq!(answered(&mut end), (42, 3));
+    with_each_model(|| {
+        let server = server();
+        let mut bytes = BIG_ENDIAN_REQUEST.to_vec();
+        bytes.extend((server.key.len() as u32).to_be_bytes());
+        bytes.extend(&server.key);
+        while !bytes.len().is_multiple_of(4) {
+            bytes.push(0);
+        }
+        bytes.extend([0, 0, 0, 7]);
+        bytes.extend(b"length\0\0");
+        // No contexts; then the arguments, at a multiple of 8.
+        bytes.extend([0; 4]);
+        while !bytes.len().is_multiple_of(8) {
+            bytes.push(0);
+        }
+        bytes.extend([0, 0, 0, 3, 1, 2, 3]);
+        let size = (bytes.len() - 12) as u32;
+        bytes[8..12].copy_from_slice(&size.to_be_bytes());
+        let mut end = End::connect(&server.orb);
+        end.send(&bytes);
+        assert_eq!(answered(&mut end), (42, 3));
+    });
 }
 
 #[test]
 fn code_sets_that_the_server_does_not_have_are_an_exception() {
-    let server = server();
-    let unknown = [0, 0, 0, 0, 0, 0x05, 0xAB, 0xCD, 0, 0, 0, 0];
-    let contexts = [Tagged { id: CODE_SETS, data: &unknown }];
-    let head = Request {
-        id: RequestId(1),
-        response: Response::Target,
-        target: Target::Key(&server.key),
-        operation: "length",
-        contexts: TaggedList::from(&contexts[..]),
-    };
-    let bytes =
-        written(ByteOrder::NATIVE, Version::V1_2, |to| head.begin(to), |to| Vec::<u8>::new().encode(to));
-    let mut end = End::connect(&server.orb);
-    end.send(&bytes);
-    let message = end.expect(MessageType::Reply);
-    let Ok(Message::Reply(reply, mut body)) = Message::read(&message) else { panic!("a reply") };
-    assert_eq!(reply.status, ReplyStatus::SystemException);
-    let raised = SystemException::decode(&mut body).expect("an exception");
-    assert_eq!(raised.kind, Kind::CodesetIncompatible);
+    with_each_model(|| {
+        let server = server();
+        let unknown = [0, 0, 0, 0, 0, 0x05, 0xAB, 0xCD, 0, 0, 0, 0];
+        let contexts = [Tagged { id: CODE_SETS, data: &unknown }];
+        let head = Request {
+            id: RequestId(1),
+            response: Response::Target,
+            target: Target::Key(&server.key),
+            operation: "length",
+            contexts: TaggedList::from(&contexts[..]),
+        };
+        let bytes =
+            written(ByteOrder::NATIVE, Version::V1_2, |to| head.begin(to), |to| Vec::<u8>::new().encode(to));
+        let mut end = End::connect(&server.orb);
+        end.send(&bytes);
+        let message = end.expect(MessageType::Reply);
+        let Ok(Message::Reply(reply, mut body)) = Message::read(&message) else { panic!("a reply") };
+        assert_eq!(reply.status, ReplyStatus::SystemException);
+        let raised = SystemException::decode(&mut body).expect("an exception");
+        assert_eq!(raised.kind, Kind::CodesetIncompatible);
+    });
 }
 
 #[test]
 fn long_replies_are_sent_in_fragments() {
-    let orb = Orb::new(Options { fragment_bytes: Some(32), ..options() }).expect("it listens");
-    let reference = orb.root_poa().serve(Length::default()).expect("it is active");
-    orb.root_poa().manager().activate().expect("it is not inactive");
-    let key = reference.iiop_profiles().next().expect("a profile").expect("it is whole").object_key;
-    let mut end = End::connect(&orb);
-    end.send(&request(1, &key, "_repository_id", |_| Ok(())));
-    let first = end.expect(MessageType::Reply);
-    assert!(header(&first).has_more && first.len() == 32);
-    let last = end.expect(MessageType::Fragment);
-    assert!(!header(&last).has_more);
-    let mut body = Decoder::new(&last, ByteOrder::NATIVE, Version::V1_2);
-    body.read(16).expect("the header, and the number of the request");
-    // The first fragment ends within the string.
-    assert_eq!(body.read(body.remaining()), Ok(&b"Length:1.0\0"[..]));
+    with_each_model(|| {
+        let orb = Orb::new(Options { fragment_bytes: Some(32), ..options() }).expect("it listens");
+        let reference = orb.root_poa().serve(Length::default()).expect("it is active");
+        orb.root_poa().manager().activate().expect("it is not inactive");
+        let key = reference.iiop_profiles().next().expect("a profile").expect("it is whole").object_key;
+        let mut end = End::connect(&orb);
+        end.send(&request(1, &key, "_repository_id", |_| Ok(())));
+        let first = end.expect(MessageType::Reply);
+        assert!(header(&first).has_more && first.len() == 32);
+        let last = end.expect(MessageType::Fragment);
+        assert!(!header(&last).has_more);
+        let mut body = Decoder::new(&last, ByteOrder::NATIVE, Version::V1_2);
+        body.read(16).expect("the header, and the number of the request");
+        // The first fragment ends within the string.
+        assert_eq!(body.read(body.remaining()), Ok(&b"Length:1.0\0"[..]));
+    });
 }
 
 #[test]
 fn a_client_that_calls_both_ways_is_served_while_its_servant_calls_back() {
-    use punctual_orb::Object;
-    /// Calls the object that it is given.
-    struct Caller(Orb);
-    impl Servant for Caller {
-        fn interfaces(&self) -> &'static [&'static str] {
-            &["IDL:Caller:1.0"]
-        }
-        fn operations(&self) -> &'static Operations {
-            static OPERATIONS: Operations = Operations::new(0, &[1], &["call"]);
-            &OPERATIONS
-        }
-        fn dispatch(
-            &self,
-            _: usize,
-            arguments: &mut Decoder<'_>,
-            reply: &mut Reply<'_>,
-        ) -> Result<(), SystemException> {
-            let whom: Reference = punctual_orb::argument(arguments)?;
-            let length = call_length(&self.0.object(&whom)?)?;
-            reply.result(|to| length.encode(to))
-        }
-    }
-    fn call_length(object: &Object) -> Result<u32, SystemException> {
-        let read = |outcome: punctual_orb::Outcome<'_>| punctual_orb::result(&mut outcome.result()?);
-        object.call("length", |to| vec![1u8; 100_000].encode(to), read)
-    }
-    let orb = |options: Options| {
-        let orb = Orb::new(options).expect("it listens");
-        orb.root_poa().manager().activate().expect("it is not inactive");
-        orb
-    };
-    for (offer, accept, fragment_bytes) in
-        [(true, true, None), (true, true, Some(1_000)), (true, false, None), (false, true, None)]
-    {
-        let server = orb(Options { accept_bidirectional: accept, fragment_bytes, ..options() });
-        let caller = server.root_poa().serve(Caller(server.clone())).expect("it is active");
-        // Nobody can connect to the client.
-        let published = vec![Endpoint::tcp("127.0.0.1", 1)];
-        let client = orb(Options { published, offer_bidirectional: offer, fragment_bytes, ..options() });
-        let own = client.root_poa().serve(Length::default()).expect("it is active");
-        let object = Arc::new(client.object(&caller).expect("a usable reference"));
-        let call = |object: &Object| {
-            let read =
-                |outcome: punctual_orb::Outcome<'_>| punctual_orb::result::<u32>(&mut outcome.result()?);
-            object.call("call", |to| own.encode(to), read)
-        };
-        let many: Vec<_> = std::thread::scope(|scope| {
-            let calls: Vec<_> = (0..8).map(|_| scope.spawn(|| call(&object))).collect();
-            calls.into_iter().map(|call| call.join().expect("it does not panic")).collect()
-        });
-        for called in many {
-            match called {
-                Ok(length) => assert!(offer && accept && length == 100_000),
-                Err(failed) => assert!(!(offer && accept) && failed.kind == Kind::Transient, "{failed}"),
+    with_each_model(|| {
+        use punctual_orb::Object;
+        /// Calls the object that it is given.
+        struct Caller(Orb);
+        impl Servant for Caller {
+            fn interfaces(&self) -> &'static [&'static str] {
+                &["IDL:Caller:1.0"]
+            }
+            fn operations(&self) -> &'static Operations {
+                static OPERATIONS: Operations = Operations::new(0, &[1], &["call"]);
+                &OPERATIONS
+            }
+            fn dispatch(
+                &self,
+                _: usize,
+                arguments: &mut Decoder<'_>,
+                reply: &mut Reply<'_>,
+            ) -> Result<(), SystemException> {
+                let whom: Reference = punctual_orb::argument(arguments)?;
+                let length = call_length(&self.0.object(&whom)?)?;
+                reply.result(|to| length.encode(to))
             }
         }
-    }
+        fn call_length(object: &Object) -> Result<u32, SystemException> {
+            let read = |outcome: punctual_orb::Outcome<'_>| punctual_orb::result(&mut outcome.result()?);
+            object.call("length", |to| vec![1u8; 100_000].encode(to), read)
+        }
+        let orb = |options: Options| {
+            let orb = Orb::new(options).expect("it listens");
+            orb.root_poa().manager().activate().expect("it is not inactive");
+            orb
+        };
+        for (offer, accept, fragment_bytes) in
+            [(true, true, None), (true, true, Some(1_000)), (true, false, None), (false, true, None)]
+        {
+            let server = orb(Options { accept_bidirectional: accept, fragment_bytes, ..options() });
+            let caller = server.root_poa().serve(Caller(server.clone())).expect("it is active");
+            // Nobody can connect to the client.
+            let published = vec![Endpoint::tcp("127.0.0.1", 1)];
+            let client = orb(Options { published, offer_bidirectional: offer, fragment_bytes, ..options() });
+            let own = client.root_poa().serve(Length::default()).expect("it is active");
+            let object = Arc::new(client.object(&caller).expect("a usable reference"));
+            let call = |object: &Object| {
+                let read =
+                    |outcome: punctual_orb::Outcome<'_>| punctual_orb::result::<u32>(&mut outcome.result()?);
+                object.call("call", |to| own.encode(to), read)
+            };
+            let many: Vec<_> = std::thread::scope(|scope| {
+                let calls: Vec<_> = (0..8).map(|_| scope.spawn(|| call(&object))).collect();
+                calls.into_iter().map(|call| call.join().expect("it does not panic")).collect()
+            });
+            for called in many {
+                match called {
+                    Ok(length) => assert!(offer && accept && length == 100_000),
+                    Err(failed) => assert!(!(offer && accept) && failed.kind == Kind::Transient, "{failed}"),
+                }
+            }
+        }
+    });
 }

@@ -304,8 +304,9 @@ impl Poa {
         let place = objects.by_id.remove(id).ok_or(PoaError::ObjectNotActive)?;
         if let Some(active) = self.registry.objects.get(place) {
             objects.by_servant.remove(&address(&active.servant));
-            if active.activator.is_some() {
-                objects.ending.insert(id.clone());
+            match active.activator {
+                Some(_) => _ = objects.ending.insert(id.clone()),
+                None => _ = objects.unuse(address(&active.servant)),
             }
         }
         drop(objects);
