@@ -231,7 +231,8 @@ fn report(points: &[Point]) -> Measured {
 
 fn plot(points: &[Point]) -> Plot {
     let depths = [points.first(), points.last()].map(|point| point.map_or(0, |point| point.depth));
-    let ways: [(&str, fn(&Found) -> f64); 3] = [
+    type Way = (&'static str, fn(&Found) -> f64);
+    let ways: [Way; 3] = [
         ("active demultiplexing", |found| found.active),
         ("hashing", |found| found.hashing),
         ("linear search", |found| found.linear),
