@@ -433,7 +433,7 @@ fn a_locator_names_a_servant_for_each_request() {
         ) -> Result<(Arc<dyn Servant>, Cookie), Diversion> {
             self.0.lock().expect("no panic").push(format!("pre {} {operation}", text(id)));
             let name = text(id);
-            Ok((servant(move |number| failing(number)), Box::new(name)))
+            Ok((servant(failing), Box::new(name)))
         }
 
         fn postinvoke(&self, id: &ObjectId, _: &Poa, operation: &str, cookie: Cookie, _: Arc<dyn Servant>) {
