@@ -32,7 +32,7 @@ pub enum DaemonError {
     #[error(transparent)]
     Socket(#[from] SocketError),
     /// Rights that it does not need.
-    #[error("cannot lay down the capabilities that this host does not need: {0}")]
+    #[error("cannot give up the capabilities that this host does not need: {0}")]
     Privileges(std::io::Error),
     /// The system has no filters that limit threads to their system calls.
     #[error(

@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes of a buffer that an idle connection keeps.
-pub const IDLE_BUFFER_BYTES: usize = 2 << 10;
+pub const IDLE_BUFFER_BYTES: usize = 1 << 10;
 
 /// Bytes of a reply whose memory a thread keeps that serves many clients.
 pub const REPLY_BYTES_KEPT: usize = 64 << 10;
@@ -82,3 +82,6 @@ pub const NAMING_ITERATORS_MAX: usize = 1_000;
 
 /// How long a naming service keeps the rest of a list that nobody asks for, once others are asked for.
 pub const NAMING_ITERATOR_IDLE: Duration = Duration::from_secs(600);
+
+/// Connections that wait to be accepted. The kernel's own limit, `net.core.somaxconn`, may be lower.
+pub const LISTEN_BACKLOG: i32 = 4_096;

@@ -156,7 +156,7 @@ fn a_request_waits_for_a_pool_for_its_time_only() {
 
 #[test]
 fn a_cancelled_request_is_not_begun() {
-    let long = Pool { wait_max: Duration::from_secs(600), ..pool(1) };
+    let long = Pool { waiting_max: 1, wait_max: Duration::from_secs(600), ..pool(1) };
     let gate = gate(Options { concurrency: Concurrency::Pool(long), ..listening() });
     let orb = checks::client();
     let called = client(&orb, &gate.reference);
@@ -165,8 +165,9 @@ fn a_cancelled_request_is_not_begun() {
     let short = called.object().with_timeout(Some(Duration::from_millis(20))).expect("the same object");
     let cancelled = CallbackClient::new(short).called_async(2);
     assert_eq!(kind_of(cancelled.wait()), Some(Kind::Timeout));
-    // The connection of asynchronous calls is one: this comes behind the CancelRequest.
-    let third = called.called_async(3);
+    // The connection of asynchronous calls is one: these come behind the CancelRequest, which makes room for one.
+    let (third, fourth) = (called.called_async(3), called.called_async(4));
+    assert_eq!(kind_of(fourth.wait()), Some(Kind::Transient));
     gate.go_on.send(()).expect("the servant waits");
     assert_eq!(first.wait(), Ok(()));
     assert_eq!(gate.begun.recv(), Ok(3));
@@ -269,6 +270,26 @@ fn requests_wait_for_their_adapter_and_for_nobody_else() {
             assert_eq!(one.wait(), Ok(number));
         }
     }
+}
+
+#[test]
+fn a_pool_holds_as_many_requests_as_may_wait_for_it() {
+    let orb = serve(Concurrency::Pool(Pool { waiting_max: 2, ..pool(1) }));
+    let held = orb.root_poa().create_poa("held", Policies::default(), None).expect("a new name");
+    let reference = held.serve(EchoSkeleton::new(Echo::new(&orb))).expect("it is active");
+    let client = checks::client();
+    let (waits, other) = (echo_client(&client, &reference), echo_client(&client, &echo(&orb)));
+    let send = |number| {
+        let sent = waits.echo_octet_async(number);
+        // Behind it on the connection of asynchronous calls: the pool's one thread is free again.
+        assert_eq!(other.echo_octet_async(number).wait(), Ok(number));
+        sent
+    };
+    let (first, second, third) = (send(1), send(2), send(3));
+    assert_eq!(third.wait().map_err(|exception| exception.kind), Err(Kind::Transient));
+    assert!(!first.is_ready() && !second.is_ready());
+    held.manager().activate().expect("it is not inactive");
+    assert_eq!((first.wait(), second.wait()), (Ok(1), Ok(2)));
 }
 
 #[test]

@@ -379,12 +379,22 @@ fn without_etherealize_a_destroyed_adapter_tells_nobody() {
 #[test]
 fn an_activator_learns_whether_its_servant_is_used_elsewhere() {
     let orb = server(listening());
-    let (poa, activates) = activated(&orb, "activated", Some(nothing()));
+    let shared = nothing();
+    let (poa, activates) = activated(&orb, "activated", Some(Arc::clone(&shared)));
     assert_eq!((kind(&named(&poa, "x")), kind(&named(&poa, "y"))), (Ok(()), Ok(())));
     activates.told();
     poa.deactivate_object(&"x".into()).expect("it is active");
     poa.deactivate_object(&"y".into()).expect("it is active");
     assert_eq!(activates.told(), ["etherealize x false true", "etherealize y false false"]);
+    // Objects of the application count, too.
+    poa.activate_object_with_id("own".into(), shared).expect("a new object");
+    for expected in ["etherealize x false true", "etherealize x false false"] {
+        assert_eq!(kind(&named(&poa, "x")), Ok(()));
+        poa.deactivate_object(&"x".into()).expect("it is active");
+        assert_eq!(activates.told(), ["incarnate x", expected]);
+        // The second time it is gone.
+        let _ = poa.deactivate_object(&"own".into());
+    }
 }
 
 /// A servant that waits: it says that it has begun, and goes on when it is told.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use super::Poa;
@@ -14,6 +14,7 @@ use super::policy::{Lifespan, Policies, RequestProcessing, ServantRetention, Thr
 use super::refusal::{Refusal, ending};
 use super::registry::{Active, Registry};
 use super::serving::{AdapterActivator, Ending, ServantActivator, Serving};
+use crate::counted::{Mutex, RwLock};
 use crate::duty::may_wait_for_adapters;
 use crate::reply::Servant;
 
@@ -31,6 +32,17 @@ pub(super) struct Objects {
 }
 
 impl Objects {
+    /// The servant implements one object less. Whether it implements another one.
+    pub fn unuse(&mut self, servant: usize) -> bool {
+        let Some(uses) = self.uses.get_mut(&servant) else { return false };
+        *uses -= 1;
+        let is_used = *uses > 0;
+        if !is_used {
+            self.uses.remove(&servant);
+        }
+        is_used
+    }
+
     /// An identifier that no object of this adapter had.
     pub fn next_id(&mut self) -> ObjectId {
         self.last_id = self.last_id.wrapping_add(1);
@@ -167,18 +179,7 @@ impl Adapter {
     /// An object has ended: its activator is told, unless it is not to be.
     pub(super) fn tell(&self, active: &Active, activator: &dyn ServantActivator, adapter: &Poa) {
         let _turn = self.incarnations.enter();
-        let is_used = {
-            let mut objects = self.objects();
-            let servant = address(&active.servant);
-            let uses = objects.uses.get_mut(&servant).map_or(0, |uses| {
-                *uses -= 1;
-                *uses
-            });
-            if uses == 0 {
-                objects.uses.remove(&servant);
-            }
-            uses > 0
-        };
+        let is_used = self.objects().unuse(address(&active.servant));
         if !self.is_silent.load(Ordering::SeqCst) {
             let ending = Ending { is_cleanup: self.is_ending.load(Ordering::SeqCst), is_used };
             let servant = Arc::clone(&active.servant);

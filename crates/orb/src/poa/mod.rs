@@ -34,6 +34,7 @@ use refusal::{Refusal, ending};
 use registry::Active;
 use serving::Serving;
 
+use crate::counted::{Counted, count};
 use crate::current;
 use crate::exception::adapter_failed;
 use crate::reply::Servant;
@@ -157,6 +158,7 @@ impl Poa {
     }
 
     fn child(&self, name: &str) -> Option<Self> {
+        count(Counted::Adapter);
         self.adapter.children().get(name).cloned()
     }
 
@@ -302,8 +304,9 @@ impl Poa {
         let place = objects.by_id.remove(id).ok_or(PoaError::ObjectNotActive)?;
         if let Some(active) = self.registry.objects.get(place) {
             objects.by_servant.remove(&address(&active.servant));
-            if active.activator.is_some() {
-                objects.ending.insert(id.clone());
+            match active.activator {
+                Some(_) => _ = objects.ending.insert(id.clone()),
+                None => _ = objects.unuse(address(&active.servant)),
             }
         }
         drop(objects);

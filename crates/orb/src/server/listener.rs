@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use punctual_giop::reference::Address;
 
+use crate::limits::LISTEN_BACKLOG;
 use crate::transport::{Endpoint, Stream};
 
 /// A socket at which clients connect.
@@ -19,10 +20,13 @@ pub(super) enum Listener {
 
 impl Listener {
     pub(super) fn bind(endpoint: &Endpoint) -> io::Result<Self> {
-        match endpoint {
-            Endpoint::Tcp(address) => TcpListener::bind((&*address.host, address.port)).map(Self::Tcp),
-            Endpoint::Unix(path) => bind_unix(path).map(|listener| Self::Unix(listener, path.clone())),
-        }
+        let listener = match endpoint {
+            Endpoint::Tcp(address) => TcpListener::bind((&*address.host, address.port)).map(Self::Tcp)?,
+            Endpoint::Unix(path) => bind_unix(path).map(|listener| Self::Unix(listener, path.clone()))?,
+        };
+        // Many clients may come at once: those beyond the default of 128 would try again a second later.
+        rustix::net::listen(listener.as_fd(), LISTEN_BACKLOG)?;
+        Ok(listener)
     }
 
     /// Where it really is: port 0 has become another one.
