@@ -236,7 +236,7 @@ fn a_pool_does_not_send_a_reply_that_nobody_awaits_any_more() {
     end.send(&length(2, &server.key, 20));
     // What came before the second request was read before it.
     is_called.recv().expect("the second one is called");
-    [(); 2].map(|()| go.send(()).expect("both wait"));
+    (0..2).for_each(|_| go.send(()).expect("both wait"));
     assert_eq!(answered(&mut end), (2, 20));
     server.orb.shutdown(true);
     end.expect(MessageType::CloseConnection);
