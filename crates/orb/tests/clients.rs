@@ -26,7 +26,7 @@ static OPERATIONS: Operations = Operations::new(0, &[1], &["length"]);
 /// Says how long a sequence is. The servant of the tests that cancel tells that it was called, and waits.
 #[derive(Default)]
 struct Length {
-    pause: Option<Mutex<(Sender<()>, Receiver<()>)>>,
+    pause: Option<(Sender<()>, Mutex<Receiver<()>>)>,
 }
 
 impl Servant for Length {
@@ -45,10 +45,9 @@ impl Servant for Length {
         reply: &mut Reply<'_>,
     ) -> Result<(), SystemException> {
         let octets: Vec<u8> = punctual_orb::argument(arguments)?;
-        if let Some(pause) = &self.pause {
-            let pause = pause.lock().expect("no panic");
-            pause.0.send(()).expect("a test waits");
-            pause.1.recv().expect("a test goes on");
+        if let Some((called, goes)) = &self.pause {
+            called.send(()).expect("a test waits");
+            goes.lock().expect("no panic").recv().expect("a test goes on");
         }
         reply.result(|to| (octets.len() as u32).encode(to))
     }
@@ -205,7 +204,7 @@ fn a_request_in_pieces_is_cancelled() {
 fn a_reply_that_nobody_awaits_any_more_is_not_sent() {
     let (called, is_called) = channel();
     let (go, goes) = channel();
-    let server = serving(options(), Length { pause: Some(Mutex::new((called, goes))) });
+    let server = serving(options(), Length { pause: Some((called, Mutex::new(goes))) });
     let mut end = End::connect(&server.orb);
     end.send(&length(1, &server.key, 10));
     is_called.recv().expect("it is called");
@@ -221,6 +220,26 @@ fn a_reply_that_nobody_awaits_any_more_is_not_sent() {
     is_called.recv().expect("the second one is called");
     go.send(()).expect("it waits");
     assert_eq!(answered(&mut end), (2, 20));
+}
+
+#[test]
+fn a_pool_does_not_send_a_reply_that_nobody_awaits_any_more() {
+    let (called, is_called) = channel();
+    let (go, goes) = channel();
+    let concurrency = Concurrency::Pool(Pool::of(NonZeroUsize::new(2).expect("some")));
+    let pause = Some((called, Mutex::new(goes)));
+    let server = serving(Options { concurrency, ..options() }, Length { pause });
+    let mut end = End::connect(&server.orb);
+    end.send(&length(1, &server.key, 10));
+    is_called.recv().expect("it is called");
+    end.send(&cancel(1));
+    end.send(&length(2, &server.key, 20));
+    // What came before the second request was read before it.
+    is_called.recv().expect("the second one is called");
+    (0..2).for_each(|_| go.send(()).expect("both wait"));
+    assert_eq!(answered(&mut end), (2, 20));
+    server.orb.shutdown(true);
+    end.expect(MessageType::CloseConnection);
 }
 
 fn located(end: &mut End, key: &[u8]) -> (LocateStatus, Option<Reference>) {
@@ -261,7 +280,7 @@ fn a_server_says_where_its_objects_are() {
 fn a_server_that_shuts_down_sends_what_it_owes_and_says_goodbye() {
     let (called, is_called) = channel();
     let (go, goes) = channel();
-    let server = serving(options(), Length { pause: Some(Mutex::new((called, goes))) });
+    let server = serving(options(), Length { pause: Some((called, Mutex::new(goes))) });
     let (mut busy, mut idle) = (End::connect(&server.orb), End::connect(&server.orb));
     // The idle one is served, too.
     assert_eq!(located(&mut idle, b"unknown").0, LocateStatus::UnknownObject);

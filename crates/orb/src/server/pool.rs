@@ -39,9 +39,17 @@ struct Queue {
     /// Each with the moment when it has waited too long: the first waits longest.
     waiting: VecDeque<(Instant, Job)>,
     held: Vec<(Held, Job)>,
-    /// How many are being served.
-    running: usize,
+    /// Those that are being served: of which connection, and whether nobody awaits the reply any more.
+    running: Vec<Running>,
     is_closed: bool,
+}
+
+/// A request that is being served.
+#[derive(Debug)]
+struct Running {
+    connection: u64,
+    id: RequestId,
+    is_cancelled: bool,
 }
 
 /// The threads, and what waits for them.
@@ -94,7 +102,8 @@ impl Pool {
     /// Lets a thread serve a request. The job comes back if there is no place for it.
     pub fn submit(&self, job: Job) -> Result<(), Job> {
         let mut queue = self.lock();
-        let is_full = queue.running + queue.waiting.len() >= self.threads.saturating_add(self.waiting_max);
+        let is_full =
+            queue.running.len() + queue.waiting.len() >= self.threads.saturating_add(self.waiting_max);
         if queue.is_closed || is_full {
             return Err(job);
         }
@@ -104,12 +113,21 @@ impl Pool {
         Ok(())
     }
 
-    /// The client does not wait for this request any more. If it was not begun, it is not served.
+    /// The client does not wait for this request any more. If it was not begun, it is not served; else its reply is not
+    /// sent.
     pub fn cancel(&self, connection: u64, id: RequestId) {
         let is_other = |job: &Job| job.connection.number != connection || job.id != id;
         let mut queue = self.lock();
         queue.waiting.retain(|(_, job)| is_other(job));
         queue.held.retain(|(_, job)| is_other(job));
+        let is_this = |one: &&mut Running| one.connection == connection && one.id == id;
+        queue.running.iter_mut().filter(is_this).for_each(|one| one.is_cancelled = true);
+    }
+
+    /// Whether the client of this request, which is being served, does not wait any more.
+    fn is_cancelled(&self, job: &Job) -> bool {
+        let is_this = |one: &Running| one.connection == job.connection.number && one.id == job.id;
+        self.lock().running.iter().any(|one| is_this(one) && one.is_cancelled)
     }
 
     /// Requests that have waited too long. Those whose adapter does not hold them any more go to a thread.
@@ -150,7 +168,7 @@ impl Pool {
     /// Waits until none is being served: at most so long.
     pub fn wait_until_idle(&self, timeout: Duration) {
         let queue = self.lock();
-        let waited = self.changed.wait_timeout_while(queue, timeout, |queue| queue.running > 0);
+        let waited = self.changed.wait_timeout_while(queue, timeout, |queue| !queue.running.is_empty());
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -161,7 +179,8 @@ impl Pool {
                 return None;
             }
             if let Some((_, job)) = queue.waiting.pop_front() {
-                queue.running += 1;
+                let (connection, id) = (job.connection.number, job.id);
+                queue.running.push(Running { connection, id, is_cancelled: false });
                 return Some(job);
             }
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -172,10 +191,15 @@ impl Pool {
         crate::duty::never_wait_for_adapters();
         let mut outbox = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
         while let Some(job) = self.next() {
+            let (connection, id) = (job.connection.number, job.id);
             self.serve(job, &mut outbox);
             let mut queue = self.lock();
-            queue.running -= 1;
-            let is_last = queue.is_closed && queue.running == 0;
+            if let Some(at) =
+                queue.running.iter().position(|one| one.connection == connection && one.id == id)
+            {
+                queue.running.swap_remove(at);
+            }
+            let is_last = queue.is_closed && queue.running.is_empty();
             drop(queue);
             if is_last {
                 self.changed.notify_all();
@@ -187,6 +211,7 @@ impl Pool {
         outbox.set_characters(job.characters);
         let send = |bytes: &[u8]| send(&job.connection, bytes, &self.bell);
         match answer(&self.core, job.message.whole(), outbox, &mut |bytes| send(bytes)) {
+            Answer::Done(_) if self.is_cancelled(&job) => {}
             Answer::Done(_) => send(outbox.as_bytes()),
             Answer::End => {
                 send(outbox.as_bytes());
