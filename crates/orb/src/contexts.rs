@@ -1,8 +1,10 @@
 //! Service contexts of calls (CORBA 13.7): what a client adds to requests, and what came with their replies.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use punctual_giop::{Tagged, TaggedList};
+
+use crate::counted::Mutex;
 
 type Owned = Vec<(u32, Box<[u8]>)>;
 

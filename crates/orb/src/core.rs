@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use crossbeam_utils::atomic::AtomicCell;
 use punctual_giop::codeset::Chosen;
 use punctual_giop::{ByteOrder, Encoder, Version};
 
+use crate::counted::Mutex;
 use crate::duplex::Duplexes;
 use crate::options::Options;
 use crate::peer::Peer;

@@ -72,6 +72,8 @@ impl Serves {
     pub fn begin(adapter: &Arc<Adapter>, key: &[u8], contexts: &TaggedList<'_>) -> Self {
         FRAMES.with_borrow_mut(|frames| {
             if frames.all.len() == frames.depth {
+                // An idle thread keeps what it has: mostly one is all that it ever needs.
+                frames.all.reserve_exact(1);
                 frames.all.push(Frame::default());
             }
             let frame = &mut frames.all[frames.depth];

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::thread;
 
 use crossbeam_utils::atomic::AtomicCell;
@@ -21,6 +21,7 @@ use punctual_giop::reference::Address;
 use punctual_giop::{ByteOrder, Encoder, Version};
 
 use crate::core::Core;
+use crate::counted::Mutex;
 use crate::exception::crowded;
 use crate::framing::Framing;
 use crate::inbox::Inbox;

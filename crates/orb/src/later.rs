@@ -4,12 +4,13 @@
 
 use std::fmt;
 use std::io;
+use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use punctual_giop::{Completion, SystemException, SystemExceptionKind as Kind};
 
+use crate::counted::Mutex;
 use crate::limits::LATER_MAX;
 
 /// What sends one of them.

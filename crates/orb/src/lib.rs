@@ -2,7 +2,7 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `limits`, [`options`] | every limit, and what is configured |
+//! | `limits`, [`options`], `counted` | every limit, what is configured, and what tests count |
 //! | `transport`, `framing`, `inbox` | streams, and the messages that go and come on them |
 //! | `session`, `duplex` | what messages mean where they come; connections on which both ends call |
 //! | `call`, `outcome`, `link`, `shared`, `peer` | calls of servers: blocking ones on a connection each, others on one |
@@ -23,6 +23,7 @@ extern crate self as punctual_orb;
 mod call;
 mod contexts;
 mod core;
+mod counted;
 pub mod current;
 mod duplex;
 mod duty;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use punctual_giop::characters::CharacterSet;
@@ -16,6 +16,7 @@ use punctual_giop::{
 use crate::call::{Ask, Call, Failure, Step, Write};
 use crate::contexts::Contexts;
 use crate::core::Core;
+use crate::counted::Mutex;
 use crate::exception::{marshal, no_usable_profile, shut_down};
 use crate::limits::FORWARDS_MAX;
 use crate::outcome::{Outcome, result};

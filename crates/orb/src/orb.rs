@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 
 use punctual_giop::exception::minor;
 use punctual_giop::reference::{self, text};
 use punctual_giop::{Completion, Reference, SystemException, SystemExceptionKind as Kind};
 
 use crate::core::Core;
+use crate::counted::Mutex;
 use crate::naming::FindError;
 use crate::object::{Object, Stub};
 use crate::options::Options;
@@ -58,6 +59,12 @@ impl Orb {
     /// Requests for this key go to the object of the reference: so that a `corbaloc` can name it. They are forwarded.
     pub fn set_key(&self, key: &str, reference: Reference) {
         self.0.core.registry.set_key(key.as_bytes(), reference);
+    }
+
+    /// The number of an operation of the object with this key, found as requests find it, if the object is active
+    /// and its adapter serves requests. Nothing is called: it is for measurements.
+    pub fn find_operation(&self, key: &[u8], operation: &str) -> Option<usize> {
+        self.0.core.registry.find_operation(key, operation)
     }
 
     /// The object of a reference.

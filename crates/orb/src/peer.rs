@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError, Weak};
 
 use crossbeam_utils::atomic::AtomicCell;
 use punctual_giop::characters::CharacterSet;
@@ -18,6 +18,7 @@ use punctual_giop::{SystemException, Version};
 
 use crate::call::{Call, characters};
 use crate::core::Core;
+use crate::counted::Mutex;
 use crate::current;
 use crate::duplex::{Duplexes, Served, offer};
 use crate::exception::communication;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::call::{Call, Failure, Step, reply_step};
 use crate::contexts::Contexts;
+use crate::counted::Mutex;
 use crate::duplex::Served;
 use crate::exception::communication;
 use crate::framing::Framing;
@@ -179,9 +180,11 @@ impl Shared {
         }
         let written = self.framing.send_until(&self.stream, encoder.as_bytes(), deadline, write_timeout);
         if let Err(error) = written {
+            // Before the reader finds the connection closed: it knows another reason.
+            let back = self.waiting().sent.remove(&id);
             // A part of the message may be sent.
             self.stream.shutdown();
-            return Err((communication(&error, false), self.waiting().sent.remove(&id)));
+            return Err((communication(&error, false), back));
         }
         first.clear();
         drop(outbox);

@@ -1,12 +1,14 @@
 //! The stage that a host reports for lateness or excessive costs: its processor, its link, or no channel with
 //! a promise.
 
+use punctual_analysis::{Ppb, Statistical};
 use punctual_proto::api::{Event, Port, WorkKind};
+use punctual_proto::config::Admission;
 use punctual_proto::ids::LinkId;
 use punctual_proto::memory::Timeliness;
 use punctual_proto::wire::{ClockError, Header};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
-use punctual_rig::{Open, TestOutbox, World};
+use punctual_rig::{Open, TestOutbox, World, line_config};
 
 const RATE: BitRate = BitRate(40_000_000);
 const LINK: LinkId = LinkId(0);
@@ -21,8 +23,11 @@ fn contract() -> Contract {
 /// full, or not. Returns the stages that the host reports as late, by the neighbour of the link, and how
 /// often its processor was late.
 fn late_stages(is_full: bool) -> (Vec<Option<String>>, u64) {
-    let mut world = World::line(2, RATE);
-    let open = world.open(0, 1, contract()).expect("it fits");
+    late_stages_of(World::line(2, RATE), contract(), is_full)
+}
+
+fn late_stages_of(mut world: World, contract: Contract, is_full: bool) -> (Vec<Option<String>>, u64) {
+    let open = world.open(0, 1, contract).expect("it fits");
     assert!(open.outbox.send(&[7; 1_000], world.now));
     world.nodes[0].handle_ring(open.source, world.now);
     world.still = Some((0, world.now + MS(90)));
@@ -43,6 +48,32 @@ fn a_source_that_waited_for_its_driver_does_not_blame_its_processor() {
     assert!(stages == [None] && times > 0, "the processor: {stages:?}, {times}");
     let (stages, times) = late_stages(true);
     assert!(stages == [Some("h2".into())] && times == 0, "the link: {stages:?}, {times}");
+}
+
+/// A soft channel may be served late on stages that admit it as soft, and then by the others, too. On stages that admit
+/// it by its peak it may not.
+#[test]
+fn a_message_of_a_soft_channel_that_is_served_late_blames_no_stage() {
+    for (is_soft_there, is_soft_on_link) in [(false, false), (false, true), (true, false), (true, true)] {
+        let config = |index| {
+            let mut config = line_config(index, 2, RATE);
+            if is_soft_there {
+                config.cpu.admission = Admission::STATISTICAL;
+            }
+            if is_soft_on_link {
+                config.links.iter_mut().for_each(|link| link.admission = Admission::STATISTICAL);
+            }
+            config
+        };
+        let (mean_rate, miss_ratio) =
+            (Rate::per_second(5).expect("a rate"), Ppb::new(10_000_000).expect("some"));
+        let statistical = Some(Statistical { mean_rate, mean_over: MS(1_000), miss_ratio });
+        let world = World::of((0..2).map(config).collect());
+        let (stages, times) = late_stages_of(world, Contract { statistical, ..contract() }, false);
+        println!("{is_soft_there} {is_soft_on_link}: {stages:?}, {times}");
+        let is_blamed = !is_soft_there && !is_soft_on_link;
+        assert_eq!((stages.len(), times > 0), (usize::from(is_blamed), is_blamed), "{stages:?}, {times}");
+    }
 }
 
 /// Units of best effort that take too long are reported for the host, and for no channel: no guarantee is

@@ -138,6 +138,13 @@ fn soft_channels_share_what_hard_ones_leave() {
     });
     println!("in step: hard {hard_ones:?}, soft {soft_ones:?}");
     assert_eq!(hard_ones, (200, 0));
+    assert!(soft_ones.1 > 100, "{soft_ones:?}");
+    // No stage is to blame: each works as admission assumes.
+    for node in &world.nodes {
+        let status = node.status(world.now);
+        let (late, times) = (&status.late, status.late_service.times);
+        assert!(late.is_empty() && status.broken.is_empty() && times == 0, "{late:?}, {times}");
+    }
     for channel in &traffic.open {
         world.nodes[0].close(channel.source, world.now).unwrap();
     }

@@ -58,8 +58,8 @@ pub use options::{
     Class, FaultChoice, Faults, Options, Sabotage, ScheduleChoice, SizeChoice, Traffic, Versions,
 };
 pub use outcome::{Outcome, Report, TimelinessCounts, Violation};
-pub use scenario::{Scenario, ScenarioError};
-pub use topology::{Topology, TopologyError};
+pub use scenario::{ChannelPlan, Scenario, ScenarioError};
+pub use topology::{Arrivals, Topology, TopologyError};
 pub use trace::Timeline;
 
 /// Runs one seed to its end.

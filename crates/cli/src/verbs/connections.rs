@@ -13,8 +13,10 @@ use crate::output::{Outcome, Output, table};
                   The kernel does not know these connections: ss, netstat and tcpdump do not show them. The column 'promise' shows \
                   where delays are bounded. 'host': on this host only. 'path S/R': on the reserved path, too; packets arrive at the \
                   peer within S, and packets of the peer arrive here within R ('punctual channels' shows the channels). \
-                  'host (channels)': the connection uses channels, but they guarantee no bound. 'punctual status' shows the two \
-                  handlers of each connection (one for each direction), their bounds, and how often they were late.")]
+                  'host (channels)': the connection uses channels, but they guarantee no bound. 'resent': segments of data that \
+                  left again, because they were lost or to find out whether they were. 'windows S/R': the peer accepts S bytes \
+                  now, and this host accepts R bytes; 0 means that the program there, or here, does not read. 'punctual status' \
+                  shows the two handlers of each connection (one for each direction), their bounds, and how often they were late.")]
 pub struct Connections {
     #[command(flatten)]
     host: Host,

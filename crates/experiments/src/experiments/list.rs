@@ -5,9 +5,9 @@ use punctual_host::config::Driver;
 use super::Run::{Measured, Simulated};
 use super::{
     Carrier, Experiment, ONE_CLOCK, acceptance, clips, harts, harts_adapter, harts_endtoend, harts_overhead,
-    harts_preemption, livelock, profile_limit, rio_bandwidth, rio_cost, rio_latency, rio_roundtrip,
-    rio_utilisation, rtu_latency, rtu_path, rtu_relay, rtu_roundtrip, rtu_streams, sim_scale, sim_speed,
-    small_messages, video_traces,
+    harts_preemption, livelock, orb_demux, profile_limit, rio_bandwidth, rio_cost, rio_latency,
+    rio_roundtrip, rio_utilisation, rtu_latency, rtu_path, rtu_relay, rtu_roundtrip, rtu_streams, sim_scale,
+    sim_speed, small_messages, video_traces,
 };
 
 /// Why an experiment needs both hosts on one machine, beside [`ONE_CLOCK`].
@@ -221,6 +221,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
         "none",
         "what channels cost by their number: up to 10,000 nodes and a million channels, simulated",
         Simulated(sim_scale::run),
+    )
+    .computed(),
+    Experiment::new(
+        "orb-demux",
+        "TAO, appendix A",
+        "from an object key to an operation: active demultiplexing, hashing and linear search, 1 to 100,000 objects",
+        Simulated(orb_demux::run),
     )
     .computed(),
 ];

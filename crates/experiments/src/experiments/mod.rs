@@ -16,6 +16,7 @@ mod instructions;
 mod list;
 mod livelock;
 mod measured;
+mod orb_demux;
 mod profile_limit;
 mod rio_bandwidth;
 mod rio_cost;

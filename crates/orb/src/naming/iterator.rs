@@ -3,12 +3,13 @@
 //! Clients that end without a word leave their rests here: so there is a limit, and idle ones end.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cos_naming::{
     Binding, BindingIterator, BindingIteratorServant, BindingIteratorSkeleton, BindingList, BindingType,
 };
+use crate::counted::Mutex;
 use crate::limits::{NAMING_ITERATOR_IDLE, NAMING_ITERATORS_MAX};
 use crate::poa::{ObjectId, Poa, PoaError};
 use crate::{Servant, SystemException, current};

@@ -1,7 +1,7 @@
 //! The service: contexts as objects.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use punctual_giop::reference::corbaname::{Corbaname, Name as TextName, NamePart};
 use punctual_giop::{Completion, Reference, SystemException, SystemExceptionKind as Kind};
@@ -19,6 +19,7 @@ use super::cos_naming::{
 };
 use super::iterator::Iterators;
 use super::tree::{Bound, ContextNumber, Refused, Tree};
+use crate::counted::Mutex;
 use crate::poa::{Poa, PoaError};
 use crate::{Cow, Orb, Servant};
 

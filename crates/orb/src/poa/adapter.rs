@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use super::Poa;
@@ -14,6 +14,7 @@ use super::policy::{Lifespan, Policies, RequestProcessing, ServantRetention, Thr
 use super::refusal::{Refusal, ending};
 use super::registry::{Active, Registry};
 use super::serving::{AdapterActivator, Ending, ServantActivator, Serving};
+use crate::counted::{Mutex, RwLock};
 use crate::duty::may_wait_for_adapters;
 use crate::reply::Servant;
 

@@ -8,14 +8,16 @@ use punctual_giop::message::Request;
 use punctual_giop::{
     Completion, Decode, Decoder, Encode, Reference, SystemException, SystemExceptionKind as Kind, TaggedList,
 };
+use sharded_slab::Entry;
 
 use super::Poa;
 use super::adapter::Adapter;
 use super::key::{Key, NOWHERE, ObjectId};
 use super::policy::{RequestProcessing, ServantRetention};
 use super::refusal::{Refusal, Served, ending};
-use super::registry::Registry;
+use super::registry::{Active, Registry};
 use super::serving::{Diversion, Serving};
+use crate::counted::{Counted, count};
 use crate::current;
 use crate::exception::{bad_operation, marshal, no_adapter, not_active, panicked};
 use crate::reply::{Reply, Servant};
@@ -74,21 +76,32 @@ impl Registry {
         let Some(key) = Key::parse(call.key) else {
             return Err(self.of_key(call.key).map_or_else(|| not_active().into(), Diversion::Forward).into());
         };
-        let adapter = (key.process == self.process).then(|| self.adapters.get(key.adapter)).flatten();
+        let adapter = (key.process == self.process).then(|| self.adapter_at(key.adapter)).flatten();
         let Some(adapter) = adapter else {
             let poa = self.find(&key)?;
             poa.adapter().manager.admit()?;
             return poa.serve_by_id(&key.id(), call, reply);
         };
         adapter.manager.admit()?;
-        if key.object != NOWHERE
-            && let Some(active) = self.objects.get(key.object)
-            && active.adapter == key.adapter
-        {
+        if let Some(active) = self.active(&key) {
             adapter.upcall(&*active.servant, call, reply);
             return Ok(());
         }
         Poa::of(self, &adapter).serve_by_id(&key.id(), call, reply)
+    }
+
+    /// The object that has the place of a key of this process.
+    fn active(&self, key: &Key<'_>) -> Option<Entry<'_, Active>> {
+        let is_somewhere = key.object != NOWHERE;
+        let active = is_somewhere.then(|| self.object_at(key.object)).flatten()?;
+        (active.adapter == key.adapter).then_some(active)
+    }
+
+    /// The number of an operation of the object with this key, by the look-ups of a request.
+    pub fn find_operation(&self, key: &[u8], operation: &str) -> Option<usize> {
+        let key = Key::parse(key).filter(|key| key.process == self.process)?;
+        self.adapter_at(key.adapter)?.manager.admit().ok()?;
+        self.active(&key)?.servant.operations().find(operation)
     }
 
     /// The adapter of a key that another process made, or an adapter of this name that was destroyed.
@@ -113,7 +126,7 @@ impl Registry {
         let Some(key) = Key::parse(key) else {
             return self.of_key(key).map_or(Located::Unknown, Located::Forward);
         };
-        let here = (key.process == self.process).then(|| self.adapters.get(key.adapter)).flatten();
+        let here = (key.process == self.process).then(|| self.adapter_at(key.adapter)).flatten();
         let poa = match here {
             Some(adapter) => Ok(Poa::of(self, &adapter)),
             None => self.find(&key),
@@ -146,8 +159,9 @@ impl Poa {
         reply: &mut Reply<'_>,
     ) -> Result<(), Refusal> {
         let adapter = self.adapter();
+        count(Counted::Object);
         let place = adapter.objects().by_id.get(id).copied();
-        if let Some(active) = place.and_then(|place| self.registry().objects.get(place)) {
+        if let Some(active) = place.and_then(|place| self.registry().object_at(place)) {
             adapter.upcall(&*active.servant, call, reply);
             return Ok(());
         }
@@ -161,7 +175,7 @@ impl Poa {
             Serving::Activator(activator) => {
                 let place = self.incarnate(id, &activator)?;
                 // It may have been deactivated at once.
-                let active = self.registry().objects.get(place).ok_or_else(ending)?;
+                let active = self.registry().object_at(place).ok_or_else(ending)?;
                 adapter.upcall(&*active.servant, call, reply);
             }
             Serving::Locator(locator) => {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use punctual_giop::exception::minor;
@@ -10,6 +10,7 @@ use punctual_giop::{Completion, SystemException, SystemExceptionKind as Kind};
 
 use super::adapter::Adapter;
 use super::refusal::Refusal;
+use crate::counted::Mutex;
 use crate::duty::may_wait_for_adapters;
 use crate::exception::held_too_long;
 

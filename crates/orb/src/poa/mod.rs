@@ -34,6 +34,7 @@ use refusal::{Refusal, ending};
 use registry::Active;
 use serving::Serving;
 
+use crate::counted::{Counted, count};
 use crate::current;
 use crate::exception::adapter_failed;
 use crate::reply::Servant;
@@ -157,6 +158,7 @@ impl Poa {
     }
 
     fn child(&self, name: &str) -> Option<Self> {
+        count(Counted::Adapter);
         self.adapter.children().get(name).cloned()
     }
 

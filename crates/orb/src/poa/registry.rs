@@ -5,11 +5,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use punctual_giop::Reference;
-use sharded_slab::Slab;
+use sharded_slab::{Entry, Slab};
 
 use super::Poa;
 use super::adapter::Adapter;
@@ -17,6 +17,7 @@ use super::error::PoaError;
 use super::key::ObjectId;
 use super::manager::Common;
 use super::serving::ServantActivator;
+use crate::counted::{Counted, RwLock, count};
 use crate::reply::Servant;
 
 /// An object that has a servant.
@@ -73,6 +74,18 @@ impl Registry {
         });
         let _ = registry.root.set(Poa::root(&registry));
         registry
+    }
+
+    /// The adapter at a place, without a lock.
+    pub(super) fn adapter_at(&self, place: usize) -> Option<Entry<'_, Arc<Adapter>>> {
+        count(Counted::Adapter);
+        self.adapters.get(place)
+    }
+
+    /// The object at a place, without a lock.
+    pub(super) fn object_at(&self, place: usize) -> Option<Entry<'_, Active>> {
+        count(Counted::Object);
+        self.objects.get(place)
     }
 
     /// The root adapter.

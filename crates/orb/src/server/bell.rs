@@ -2,10 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
+
+use crate::counted::Mutex;
 
 /// What other threads tell the thread of a reactor.
 #[derive(Debug)]

@@ -5,11 +5,12 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use punctual_giop::{Encoder, message};
 use rustix::event::epoll::EventFlags;
 
+use crate::counted::Mutex;
 use crate::framing::Framing;
 use crate::transport::Stream;
 

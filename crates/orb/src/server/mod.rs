@@ -21,10 +21,11 @@ mod reactor;
 mod threads;
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use crate::core::Core;
+use crate::counted::Mutex;
 use crate::options::Concurrency;
 use addresses::published;
 use bell::Bell;

@@ -5,7 +5,7 @@
 //! servants that wait for each other through clients get an answer, too.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use super::bell::Bell;
 use super::connection::Connection;
 use super::held::Held;
 use crate::core::Core;
+use crate::counted::Mutex;
 use crate::exception::no_thread;
 use crate::options::Pool as Configured;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use super::STACK_BYTES;
 use super::answer::{Answer, answer, new_outbox, refuse};
 use super::listener::Listener;
 use crate::core::Core;
+use crate::counted::Mutex;
 use crate::duplex::{adopt, is_offered};
 use crate::framing::Framing;
 use crate::inbox::Inbox;

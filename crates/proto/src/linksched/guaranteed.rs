@@ -293,6 +293,11 @@ impl<P> Queues<P> {
         self.packets.items().map(|queued| &queued.packet)
     }
 
+    /// Whether a channel is soft.
+    pub(super) fn is_soft(&self, flow: FlowIndex) -> bool {
+        self.get(flow).is_some_and(|known| known.soft)
+    }
+
     fn get(&self, flow: FlowIndex) -> Option<&Flow> {
         self.flows.get(flow.0 as usize).filter(|known| !known.retired)
     }

@@ -118,6 +118,11 @@ impl<P> LinkScheduler<P> {
         self.guaranteed.slots_free(flow)
     }
 
+    /// Whether the channel is soft: its packets may be served after their deadlines.
+    pub fn is_soft(&self, flow: FlowIndex) -> bool {
+        self.guaranteed.is_soft(flow)
+    }
+
     /// How the channel uses its slots.
     pub fn occupancy(&self, flow: FlowIndex) -> Occupancy {
         self.guaranteed.occupancy(flow)

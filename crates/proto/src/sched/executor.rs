@@ -317,6 +317,11 @@ impl Executor {
         self.get(id).map_or(1, of).max(1)
     }
 
+    /// Whether a handler is a soft channel's, which may be served after its deadline.
+    pub fn is_soft(&self, id: HandlerId) -> bool {
+        self.get(id).is_some_and(|handler| handler.order.class == Class::Soft)
+    }
+
     fn get(&self, id: HandlerId) -> Option<&Handler> {
         self.handlers.get(id.0 as usize)?.as_ref()
     }

@@ -68,7 +68,7 @@ impl<M: Memory> Plane<M> {
         if freed > 0 {
             self.check_for_end(channel);
         }
-        self.note_processor(late, now);
+        self.note_service(channel, late, now);
     }
 
     /// The next unit of the best-effort arrivals; `None` if there is no packet.

@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 use punctual_analysis::{Instant, Nanos};
 
 use super::standstill::Promises;
-use super::{Owner, Plane, Processor};
+use super::{Owner, Plane, Processor, RoleState};
 use crate::breach::Watch;
 use crate::config::NodeConfig;
+use crate::ids::ChannelId;
 use crate::memory::Memory;
 use crate::node::record::WorkRecord;
 use crate::sched::{Class, Executor, HandlerId, HandlerParameters, Trigger};
@@ -71,6 +72,27 @@ impl Processor {
 }
 
 impl<M: Memory> Plane<M> {
+    /// Records that the processor served a channel `late`; does nothing if `late` is zero, or shows nothing.
+    pub fn note_service(&mut self, channel: ChannelId, late: Nanos, now: Instant) {
+        if late > Nanos::ZERO && !self.may_be_late(channel) {
+            self.note_processor(late, now);
+        }
+    }
+
+    /// Whether a channel may be served after its bounds here although everything is as admission assumes: it is soft on
+    /// this processor, or on the link. Either delays the other: a link gets what is served late, and a source waits for
+    /// the link's slots.
+    pub fn may_be_late(&self, channel: ChannelId) -> bool {
+        let Some(clip) = self.channels.clips.get(channel) else { return false };
+        let reservation = match &clip.role {
+            RoleState::Source(source) => Some(&source.reservation),
+            RoleState::Forwarder(forwarder) => Some(&forwarder.reservation),
+            RoleState::Sink(_) => None,
+        };
+        let on_link = reservation.is_some_and(|on| self.link_state(on.link).scheduler.is_soft(on.flow));
+        on_link || self.context.processor.executor.is_soft(clip.handler)
+    }
+
     /// Records that the processor served something `late`; does nothing if `late` is zero.
     pub fn note_processor(&mut self, late: Nanos, now: Instant) {
         if late > Nanos::ZERO {

@@ -83,7 +83,7 @@ impl<M: Memory> Plane<M> {
         let after = (end.counters.misses, end.counters.overruns);
         let closes = end.closes;
         give_back_frames(end.soft, freed, &mut self.context.links);
-        self.note_processor(late, now);
+        self.note_service(channel, late, now);
         if is_first {
             self.context.news.first_data = Some(channel);
         }

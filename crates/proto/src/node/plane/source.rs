@@ -115,7 +115,7 @@ impl<M: Memory> Plane<M> {
         counters.occupancy_max = counters.occupancy_max.max(used);
         // If the adapter sets the pace, or had no room, the source may have waited for the adapter.
         if state.config.pace == Pacing::Clock && now.since(state.watches.full_at) >= WATCH_SLOT {
-            self.note_processor(due.map_or(Nanos::ZERO, |due| now.since(due)), now);
+            self.note_service(channel, due.map_or(Nanos::ZERO, |due| now.since(due)), now);
         }
         if is_policed {
             self.notice(channel, Notice::Policed);

@@ -62,10 +62,16 @@ impl<M: Memory> Plane<M> {
 
     /// Records a guaranteed packet that certainly leaves after the bound of its link. The adapter was slow if
     /// it sets the pace or had no room; otherwise this processor was. The latest departure is no evidence,
-    /// because it assumes all interference before each packet.
+    /// because it assumes all interference before each packet. A soft channel's packet is none either: it may
+    /// miss the bound beside others.
     fn judge_departure(&mut self, link: LinkId, scheduled: &Scheduled<Packet<M::Frame>>, now: Instant) {
         let Class::Guaranteed { deadline, .. } = scheduled.class else { return };
         if scheduled.departure_latest <= deadline {
+            return;
+        }
+        if let Packet::Source { channel, .. } | Packet::Forward { channel, .. } = scheduled.packet
+            && self.may_be_late(channel)
+        {
             return;
         }
         let soonest = now + self.link_state(link).config.rate.time_of(u64::from(scheduled.wire_bytes));

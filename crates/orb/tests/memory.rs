@@ -1,0 +1,217 @@
+//! Memory of an ORB: what a call allocates, and what an ORB, an idle connection and an object take.
+
+#![allow(unsafe_code)]
+
+#[allow(dead_code, clippy::module_inception)]
+#[path = "generated/demo.rs"]
+mod demo;
+#[allow(dead_code)]
+#[path = "common/echo.rs"]
+mod echo;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use demo::demo::{EchoClient, EchoSkeleton};
+use echo::{Echo, ten};
+use punctual_giop::message::{Request, RequestId, Response, Target};
+use punctual_giop::{ByteOrder, Encode as _, Encoder, Reference, TaggedList, Version};
+use punctual_orb::{Concurrency, Endpoint, Options, Orb, Servant};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static IN_USE_BYTES: AtomicI64 = AtomicI64::new(0);
+
+// SAFETY: every call is passed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        IN_USE_BYTES.fetch_add(layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        IN_USE_BYTES.fetch_sub(layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        IN_USE_BYTES.fetch_add(size as i64 - layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `realloc`.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The tests share the counters.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A listening ORB with an echo.
+fn server(concurrency: Concurrency) -> (Orb, Reference) {
+    let options = Options { concurrency, ..Options::listening(Endpoint::tcp("127.0.0.1", 0)) };
+    let orb = Orb::new(options).expect("it listens");
+    let reference = orb.root_poa().serve(EchoSkeleton::new(Echo::new(&orb))).expect("it is active");
+    orb.root_poa().manager().activate().expect("it is not inactive");
+    (orb, reference)
+}
+
+const CALLS: u64 = 1_000;
+
+/// Allocations of client and server for each of many calls, when all buffers have their size.
+fn allocations(call: impl Fn()) -> f64 {
+    (0..100).for_each(|_| call());
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    (0..CALLS).for_each(|_| call());
+    (ALLOCATIONS.load(Ordering::Relaxed) - before) as f64 / CALLS as f64
+}
+
+#[test]
+fn calls_allocate_nothing() {
+    let _alone = alone();
+    let (_server, reference) = server(Concurrency::ThreadPerConnection);
+    let client = Orb::new(Options::default()).expect("a client");
+    let echo: EchoClient = client.narrow(&reference).expect("it is an echo");
+    let (octets, longs, ten) = (vec![3u8; 10_000], vec![3i32; 1_000], ten(1));
+    assert_eq!(allocations(|| assert_eq!(echo.echo_octet(7), Ok(7))), 0.0, "octets");
+    assert_eq!(allocations(|| assert_eq!(echo.echo_ten(&ten), Ok(ten))), 0.0, "structures");
+    assert_eq!(allocations(|| assert_eq!(echo.length_of(&octets), Ok(10_000))), 0.0, "a sequence");
+    // The caller gets a vector: one allocation. The servant sees the sequence where the message is.
+    assert_eq!(allocations(|| assert_eq!(echo.echo_longs(&longs).as_ref(), Ok(&longs))), 1.0);
+    assert_eq!(allocations(|| assert_eq!(echo.echo_octets(&octets).as_ref(), Ok(&octets))), 1.0);
+}
+
+/// Runs a test again in a process of its own, whose memory nothing else has used. `true` if this is that process.
+fn is_alone(test: &str) -> bool {
+    const VARIABLE: &str = "PUNCTUAL_TEST_OWN_PROCESS";
+    if std::env::var_os(VARIABLE).is_some() {
+        return true;
+    }
+    let own = std::env::current_exe().expect("its own path");
+    let status = Command::new(own).args(["--exact", test, "--nocapture"]).env(VARIABLE, "1").status();
+    assert!(status.expect("it starts").success(), "{test} in a process of its own");
+    false
+}
+
+/// Memory of this process that is in use, without what it shares with others, bytes.
+fn resident_bytes() -> i64 {
+    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").expect("Linux has it");
+    let of = |name: &str| {
+        let line = rollup.lines().find(|line| line.starts_with(name)).expect("a line");
+        line.split_whitespace().nth(1).and_then(|kib| kib.parse::<i64>().ok()).expect("KiB")
+    };
+    (of("Private_Clean:") + of("Private_Dirty:")) << 10
+}
+
+#[test]
+fn an_orb_takes_two_mib_at_most() {
+    if !is_alone("an_orb_takes_two_mib_at_most") {
+        return;
+    }
+    let (heap, resident) = (IN_USE_BYTES.load(Ordering::Relaxed), resident_bytes());
+    let (_server, reference) = server(Concurrency::ThreadPerConnection);
+    let (heap, resident) = (IN_USE_BYTES.load(Ordering::Relaxed) - heap, resident_bytes() - resident);
+    println!("a listening ORB: heap {heap} B, resident {resident} B");
+    assert!(!reference.is_nil());
+    assert!(heap <= 2 << 20 && resident <= 2 << 20, "heap {heap} B, resident {resident} B");
+}
+
+/// A connection on which one call was made, so that all its buffers are there.
+fn used_connection(reference: &Reference) -> TcpStream {
+    let profile = reference.iiop_profiles().next().expect("one").expect("of IIOP");
+    let mut to = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
+    let request = Request {
+        id: RequestId(1),
+        response: Response::Target,
+        target: Target::Key(&profile.object_key),
+        operation: "echo_octet",
+        contexts: TaggedList::default(),
+    };
+    let open = request.begin(&mut to).expect("it has bytes");
+    7u8.encode(&mut to).expect("it has bytes");
+    open.finish(&mut to).expect("it is short");
+    let mut stream = TcpStream::connect((&*profile.address.host, profile.address.port)).expect("it listens");
+    stream.write_all(to.as_bytes()).expect("it is sent");
+    let mut reply = [0; 25];
+    stream.read_exact(&mut reply).expect("a reply");
+    assert_eq!((&reply[..4], reply[24]), (&b"GIOP"[..], 7));
+    stream
+}
+
+/// Memory of each of many idle connections: on the heap, and resident.
+fn idle_connection_bytes(concurrency: Concurrency) -> [i64; 2] {
+    const CONNECTIONS: i64 = 400;
+    let (_server, reference) = server(concurrency);
+    let _first: Vec<TcpStream> = (0..20).map(|_| used_connection(&reference)).collect();
+    let before = [IN_USE_BYTES.load(Ordering::Relaxed), resident_bytes()];
+    let all: Vec<TcpStream> = (0..CONNECTIONS).map(|_| used_connection(&reference)).collect();
+    let after = [IN_USE_BYTES.load(Ordering::Relaxed), resident_bytes()];
+    assert_eq!(all.len() as i64, CONNECTIONS);
+    [0, 1].map(|number| (after[number] - before[number]) / CONNECTIONS)
+}
+
+#[test]
+fn an_idle_connection_takes_sixteen_kib_at_most() {
+    if !is_alone("an_idle_connection_takes_sixteen_kib_at_most") {
+        return;
+    }
+    for concurrency in [Concurrency::ThreadPerConnection, Concurrency::Reactive] {
+        let [heap, resident] = idle_connection_bytes(concurrency.clone());
+        println!("an idle connection, {concurrency:?}: heap {heap} B, resident {resident} B");
+        assert!(resident <= 16 << 10, "{concurrency:?}: heap {heap} B, resident {resident} B");
+    }
+}
+
+/// All references name it.
+struct Shared;
+
+impl Servant for Shared {
+    fn interfaces(&self) -> &'static [&'static str] {
+        &["IDL:punctual/Shared:1.0"]
+    }
+
+    fn operations(&self) -> &'static punctual_orb::Operations {
+        static NONE: punctual_orb::Operations = punctual_orb::Operations::new(0, &[0], &[]);
+        &NONE
+    }
+
+    fn dispatch(
+        &self,
+        _operation: usize,
+        _arguments: &mut punctual_giop::Decoder<'_>,
+        _reply: &mut punctual_orb::Reply<'_>,
+    ) -> Result<(), punctual_orb::SystemException> {
+        Err(punctual_orb::bad_operation())
+    }
+}
+
+#[test]
+fn an_object_takes_two_hundred_bytes_at_most() {
+    let _alone = alone();
+    let orb = Orb::new(Options::listening(Endpoint::tcp("127.0.0.1", 0))).expect("it listens");
+    let poa = orb.root_poa();
+    let before = IN_USE_BYTES.load(Ordering::Relaxed);
+    let mut each = 0;
+    let mut objects = 0;
+    // Tables double: behind a doubling, an object takes up to 260 B.
+    for step in [1_000, 10_000, 30_000, 66_000, 100_000] {
+        while objects < step {
+            poa.activate_object(Arc::new(Shared)).expect("it is active");
+            objects += 1;
+        }
+        each = (IN_USE_BYTES.load(Ordering::Relaxed) - before) / objects;
+        println!("{objects} objects: {each} B each, with a servant of no bytes");
+        assert!(each <= 264, "{each} B");
+    }
+    assert!(each <= 200, "{each} B");
+}
