@@ -180,9 +180,11 @@ impl Shared {
         }
         let written = self.framing.send_until(&self.stream, encoder.as_bytes(), deadline, write_timeout);
         if let Err(error) = written {
+            // Before the reader finds the connection closed: it knows another reason.
+            let back = self.waiting().sent.remove(&id);
             // A part of the message may be sent.
             self.stream.shutdown();
-            return Err((communication(&error, false), self.waiting().sent.remove(&id)));
+            return Err((communication(&error, false), back));
         }
         first.clear();
         drop(outbox);
