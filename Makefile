@@ -23,7 +23,7 @@ PUNCTUAL := $(CARGO_TARGET_DIR)/release/punctual
 MUTATIONS := $(CARGO) test --locked --release -p punctual-sim --features mutations --test mutations --
 ORACLE := $(CARGO) test --locked --release -p punctual-analysis
 
-.PHONY: orb-wire programs tcp-leaks idl-corpus packetdrill tcp-soak sim-tcp help setup build demo test mutations mutants oracle campaign fuzz sanitize coverage branches soak attack trials bench fmt lint clean
+.PHONY: orb-bench orb-clients orb-wire programs tcp-leaks idl-corpus packetdrill tcp-soak sim-tcp help setup build demo test mutations mutants oracle campaign fuzz sanitize coverage branches soak attack trials bench fmt lint clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -76,6 +76,12 @@ tcp-leaks: setup ## open and end TCP_CONNECTIONS connections, through a daemon a
 
 orb-wire: setup ## capture what the ORB and omniORB send each other; tshark must find no malformed frame (as root; installs tshark)
 	scripts/orb-wire
+
+orb-bench: setup ## call objects through the ORB and through omniORB in turns on one CPU; fails where ours takes longer
+	$(CARGO) bench --locked -p punctual-orb --bench omniorb -- $(ORB_BENCH)
+
+orb-clients: setup ## 10,000 clients call one server at once: no request may be lost, and memory stays within its bound
+	PUNCTUAL_ORB_CLIENTS=10000 $(CARGO) test --locked --release -p punctual-orb --test memory many_clients -- --nocapture
 
 idl-corpus: setup ## read the IDL files of TAO/tests/IDL_Test in DIR, a checkout of DOCGroup/ACE_TAO, and of omniorb-idl, in time
 	PUNCTUAL_TEST_WALL_CLOCK=1 PUNCTUAL_ACE_TAO=$(abspath $(DIR)) $(CARGO) test --locked --release -p punctual-idl --test corpora -- --nocapture

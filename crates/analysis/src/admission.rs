@@ -70,7 +70,7 @@ impl Admission {
         Self(policy)
     }
 
-    /// Its properties, also in constants.
+    /// The policy's properties; callable in constants.
     pub(crate) const fn policy(self) -> &'static Policy {
         self.0
     }

@@ -13,7 +13,7 @@ pub enum StreamError {
         "no H.264 Annex B stream: it does not begin with a start code (00 00 01); extract one with `ffmpeg -i FILE -c copy -bsf:v h264_mp4toannexb OUT.h264`"
     )]
     NoStartCode,
-    /// It contains no picture.
+    /// The stream contains no picture.
     #[error("no coded picture in the stream")]
     NoPicture,
 }

@@ -117,11 +117,11 @@ pub struct Traffic {
     /// How many messages may be sent at once.
     #[arg(long, default_value_t = 1, value_parser = values::count, allow_hyphen_values = true)]
     pub burst: u64,
-    /// How late the sender's timer may be without making later messages wait (2ms; 0ns for none) [default: ten
-    /// message intervals, at most 10ms].
+    /// Jitter allowance: how late the sender's timer may be without making later messages wait (2ms; 0ns for none)
+    /// [default: ten message intervals, at most 10ms].
     #[arg(long, value_name = "TIME", value_parser = values::span, allow_hyphen_values = true)]
     pub jitter: Option<Nanos>,
-    /// What to do with messages that exceed rate, burst and jitter.
+    /// What the source does with messages that exceed rate, burst and jitter.
     #[arg(long, value_enum, default_value = "delay")]
     pub policing: PolicingName,
     /// Hand each message to the receiver at its deadline, not as soon as it has arrived.
@@ -134,18 +134,19 @@ pub struct Traffic {
     /// low-latency:10ms,4 (budgets of 4 packets, at least 10ms apart) or periodic:10ms,8 (a timer, 8 packets per period).
     #[arg(long, default_value = "deadline", value_parser = values::activation)]
     pub activation: Activation,
-    /// What hosts on the route do with messages that cannot arrive in time any more. drop makes the channel soft.
+    /// What hosts on the route do with messages that cannot arrive in time any more. 'drop' makes the channel soft: such
+    /// messages are lost.
     #[arg(long, value_enum, default_value = "deliver")]
     pub late: LateName,
     /// Use this flow of the host's static plan for the channel (see 'punctual plan').
     #[arg(long, value_name = "NAME", value_parser = values::flow)]
     pub flow: Option<FlowName>,
-    /// Ask for a soft guarantee: at most this share of the messages misses the deadline (0.1%, 1e-4), as long as
-    /// sources are independent of each other. Stages with admission "statistical" admit more such channels. Other stages
-    /// reserve the full rate.
+    /// Ask for a soft guarantee: at most this share of the messages misses the deadline (0.1%, 1e-4), if all sources send
+    /// independently of each other. Stages (CPUs and links on the route) with admission "statistical" admit more such
+    /// channels. Other stages reserve the full rate.
     #[arg(long, value_name = "SHARE", value_parser = values::share, requires = "mean_rate")]
     pub miss_ratio: Option<Ppb>,
-    /// With --miss-ratio: the mean rate (5/s). Messages that exceed it are treated like messages that exceed --rate.
+    /// With --miss-ratio: the mean rate (5/s). Messages that exceed it are treated as those that exceed --rate.
     #[arg(long, value_name = "RATE", value_parser = values::rate, requires = "miss_ratio")]
     pub mean_rate: Option<Rate>,
     /// With --mean-rate: the time over which the mean is taken.

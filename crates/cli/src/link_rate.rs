@@ -12,7 +12,7 @@ pub struct LinkRate {
     pub auto: bool,
     /// The rate that admission uses, without its error; of a link that measures it itself the measured one.
     pub rate_configured_bps: u64,
-    /// Its error, likewise.
+    /// Error of that rate, in parts per million.
     pub rate_configured_error_ppm: u32,
     /// The measured rate; absent if it was not measured.
     pub rate_measured_bps: Option<u64>,

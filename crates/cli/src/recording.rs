@@ -10,9 +10,9 @@ use crate::sps::frame_interval;
 
 /// A stream, and whether it is H.264 that `send` can cut into frames.
 pub struct Recording {
-    /// Its frames.
+    /// Frames of the recording.
     pub trace: Trace,
-    /// It is the stream itself, not a list of its frames.
+    /// True if the file is the stream itself, not a list of its frames.
     pub is_h264: bool,
 }
 

@@ -17,11 +17,11 @@ pub struct StageSeen {
     pub stage: String,
     /// A word for the likely cause.
     pub cause_kind: String,
-    /// The same for people.
+    /// The cause as text.
     pub cause_text: String,
-    /// Its lateness in the second before the first report.
+    /// Lateness of the stage in the second before the first report.
     pub late_at_first: Lateness,
-    /// It keeps its promise again.
+    /// True if the stage keeps its promise again.
     pub healed: bool,
 }
 

@@ -130,7 +130,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Where `[text](target)` of a page leads, of links within the project.
+/// Targets of the links `[text](target)` of a page that lead to files of the project.
 fn links(page: &str) -> impl Iterator<Item = &str> {
     let targets = page.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     targets.map(|(target, _)| target).filter(|target| !target.contains("://") && !target.contains(' '))

@@ -29,7 +29,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("client", &["analysis", "os", "proto", "ipc", "link", "engine", "host"]),
     ("daemon", &["trial", "analysis", "os", "proto", "link", "engine", "ipc", "host", "client"]),
     ("sim", &["analysis", "proto", "tcp"]),
-    ("experiments", &["analysis", "os", "proto", "rig", "link", "engine", "ipc", "host", "client", "sim"]),
+    // The IDL front end in its build script only.
+    (
+        "experiments",
+        &[
+            "analysis", "os", "proto", "rig", "link", "engine", "ipc", "host", "client", "sim", "giop",
+            "orb", "idl",
+        ],
+    ),
     (
         "cli",
         &[

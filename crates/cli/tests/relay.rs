@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
-use cable::{A, B, Daemon, PUNCTUAL, cable, configuration, on};
+use cable::{A, B, Daemon, PUNCTUAL, basics, cable, configuration, on};
 use host::{Host, privileged};
 use serde_json::Value;
 
@@ -243,12 +243,8 @@ fn without_flows(folder: &Path, name: &str) -> PathBuf {
     };
     let text = format!(
         r#"
-        node.name = "{name}"
-        processor.best_effort_host = true
-        processor.profile_measure = false
-        signalling.key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+        {basics}
         signalling.hello = "250ms"
-        host = [{{ name = "a", id = 1 }}, {{ name = "b", id = 2 }}]
         [[link]]
         name = "link"
         neighbour = "{neighbour}"
@@ -263,6 +259,7 @@ fn without_flows(folder: &Path, name: &str) -> PathBuf {
         socket = "{socket}"
         forbidden_calls = "end"
         "#,
+        basics = basics(name, true),
         socket = folder.join(format!("{name}.sock")).display(),
     );
     let file = folder.join(format!("{name}.toml"));

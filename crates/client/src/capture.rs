@@ -20,7 +20,7 @@ pub use punctual_proto::api::CapturedKind as Kind;
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Its link among [`Capture::links`].
+    /// Index of the packet's link in [`Capture::links`].
     pub link: usize,
     /// What its bytes begin with.
     pub kind: Kind,
@@ -28,7 +28,7 @@ pub struct Packet<'a> {
     pub is_sent: bool,
     /// When it came, or was handed to the driver, on this host's clock.
     pub at: Instant,
-    /// Its bytes, as many as were asked for.
+    /// Bytes of the packet, at most as many as were requested.
     pub bytes: &'a [u8],
     /// How many it has.
     pub bytes_whole: u32,

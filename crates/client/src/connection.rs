@@ -35,7 +35,7 @@ pub(crate) enum Waiter {
     Caller(SyncSender<Reply>),
     /// A thread that takes a name: the listener is known before the answer is.
     Listen(SyncSender<Reply>, Arc<ListenerQueue>),
-    /// There is no caller any more: if the answer opened a channel, it is closed.
+    /// The caller does not wait any more. If the answer opened a channel, the channel is closed.
     NoReceiver,
 }
 

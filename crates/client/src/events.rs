@@ -56,7 +56,7 @@ struct State {
     closed: Option<Ending>,
     /// One for each of its rings.
     closers: Vec<RingCloser>,
-    /// Of a TCP connection: why it ended, if it has.
+    /// For a TCP connection: why it has ended, if it has.
     tcp_end: Option<TcpEnd>,
 }
 

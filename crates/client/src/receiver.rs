@@ -144,7 +144,7 @@ impl Receiver {
         }
     }
 
-    /// Its parts, for a handler: the end of the channel, the ring, and the declared time for one message.
+    /// Takes the receiver apart for a handler: the end of the channel, the ring, and the declared time for one message.
     pub(crate) fn into_parts(self) -> (End, InboxReader, Nanos) {
         (self.end, self.ring, self.handler_time)
     }

@@ -144,7 +144,7 @@ fn options_are_those_of_the_connection() {
 }
 
 #[test]
-fn a_drop_lingers_as_it_was_told() {
+fn a_dropped_stream_lingers_as_configured() {
     if !privileged() {
         return;
     }
@@ -167,7 +167,7 @@ fn a_drop_lingers_as_it_was_told() {
 }
 
 #[test]
-fn an_error_is_told_once() {
+fn an_error_is_reported_once() {
     if !privileged() {
         return;
     }

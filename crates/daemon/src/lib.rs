@@ -32,9 +32,9 @@ pub enum DaemonError {
     #[error(transparent)]
     Socket(#[from] SocketError),
     /// Rights that it does not need.
-    #[error("cannot lay down the capabilities that this host does not need: {0}")]
+    #[error("cannot give up the capabilities that this host does not need: {0}")]
     Privileges(std::io::Error),
-    /// Its threads cannot be held to their system calls.
+    /// The system has no filters that limit threads to their system calls.
     #[error(
         "this system has no filters of system calls ({0}): use a kernel with CONFIG_SECCOMP_FILTER on x86_64 or \
          aarch64, or set forbidden_calls = \"allow\" in [daemon]"

@@ -14,7 +14,7 @@ use common::{PATIENCE, contract, eventually, stream_to};
 use punctual::{Consent, Endsystem};
 use rustix::process::Signal;
 
-/// From `a`, over xdp to `b` and over udp to `c`.
+/// Cables from `a`: to `b` over xdp, and to `c` over udp.
 const XDP: Cable = Cable { number: 70, hosts: [0, 1] };
 const UDP: Cable = Cable { number: 71, hosts: [0, 2] };
 

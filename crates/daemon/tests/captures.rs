@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use common::eventually;
 use common::network::{Cable, Network};
-use common::program::{Program, folder};
-use common::text::{HELLO, Text};
+use common::program::{Program, folder, with_flows};
 use common::users::as_user;
 use punctual::capture::{Capture, Kind, Wish};
 use punctual::tcp::Qos;
@@ -25,26 +24,7 @@ const OTHER: u32 = 47_111;
 const WISH: Wish = Wish { link: None, ends: None, port: None, packet_bytes: 2_048, packets: 256 };
 
 fn start(network: &Network, folder: &Path) -> Program {
-    let socket = folder.join("a.sock");
-    let link = format!(
-        "{}interrupt_defer = \"20us\"\nrate = \"1Gbit/s\"\nflows_max = 16\nlisteners_max = 2\n",
-        CABLE.link(0, "xdp")
-    );
-    let processor = r#"profile_measure = false
-        best_effort_host = true
-        costs = { send_message = "1us", send_packet = "1us", send_packet_later = "1us", forward_packet = "1us",
-                  receive_packet = "1us", deliver_message = "1us", copy_kib = "200ns", cold_start = "20us" }"#;
-    let daemon = format!("capture_users = [{USER}]");
-    let text = Text {
-        name: "a",
-        socket: &socket,
-        processor,
-        daemon: &daemon,
-        hello: HELLO,
-        signalling: "",
-        link: &link,
-    };
-    Program::start(folder, text, |line| network.inside(0, line))
+    with_flows(network, folder, CABLE, &format!("capture_users = [{USER}]"))
 }
 
 fn connect_as(user: u32, folder: &Path) -> Endsystem {

@@ -19,7 +19,7 @@ use punctual::{Channel, Consent, Endsystem, Listener, Receiver};
 use rustix::net::sockopt::set_tcp_congestion;
 use rustix::process::Signal;
 
-/// From `a` (0) and `b` (1) to what joins them.
+/// Cables from `a` (0) and `b` (1) to the switch between them.
 const CABLES: [Cable; 2] = [Cable { number: 0, hosts: [0, 2] }, Cable { number: 1, hosts: [1, 2] }];
 const ADDRESSES: [&str; 2] = ["10.98.0.1", "10.98.0.3"];
 /// Port of the kernel's traffic.

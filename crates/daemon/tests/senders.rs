@@ -24,7 +24,7 @@ const INTERVAL: Duration = Duration::from_millis(1);
 /// On each tenth channel the program begins to read only after so many messages were sent.
 const BEFORE_READING: u64 = 40;
 
-/// To `b` and to `c`.
+/// Cables to `b` and to `c`.
 const fn cables(number: u8) -> [Cable; 2] {
     [Cable { number, hosts: [0, 1] }, Cable { number: number + 1, hosts: [0, 2] }]
 }

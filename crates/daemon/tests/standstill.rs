@@ -19,7 +19,7 @@ use punctual::{BrokenStage, Cause, Channel, ChannelEvent, Consent, Endsystem, Na
 /// The CPU that the hog and the processor share.
 const CPU: u32 = 1;
 const BYTES: u32 = 200;
-/// There is one such CPU: one test at a time has it.
+/// Lock for the CPU that these tests stop: one test at a time has it.
 static ALONE: Mutex<()> = Mutex::new(());
 /// A message each millisecond, with room to the contract.
 const RATE: u64 = 1_100;

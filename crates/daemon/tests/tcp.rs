@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use common::eventually;
 use common::network::{Cable, Network};
-use common::program::{Program, folder};
-use common::text::{HELLO, Text};
+use common::program::{Program, folder, with_flows};
 use common::users::as_user;
 use punctual::tcp::{Ended, Qos, State, TcpError};
 use punctual::{BitRate, Endsystem, Nanos};
@@ -40,26 +39,7 @@ const CONNECTION_BYTES: u64 = 640 << 10;
 
 /// A daemon on `a`.
 fn start(network: &Network, folder: &Path, daemon: &str) -> Program {
-    let socket = folder.join("a.sock");
-    let link = format!(
-        "{}interrupt_defer = \"20us\"\nrate = \"1Gbit/s\"\nflows_max = 16\nlisteners_max = 2\n",
-        CABLE.link(0, "xdp")
-    );
-    let processor = r#"profile_measure = false
-        best_effort_host = true
-        costs = { send_message = "1us", send_packet = "1us", send_packet_later = "1us", forward_packet = "1us",
-                  receive_packet = "1us", deliver_message = "1us", copy_kib = "200ns", cold_start = "20us" }"#;
-    let daemon = format!("{daemon}\n{RIGHTS}");
-    let text = Text {
-        name: "a",
-        socket: &socket,
-        processor,
-        daemon: &daemon,
-        hello: HELLO,
-        signalling: "",
-        link: &link,
-    };
-    Program::start(folder, text, |line| network.inside(0, line))
+    with_flows(network, folder, CABLE, &format!("{daemon}\n{RIGHTS}"))
 }
 
 fn connect_as(user: u32, folder: &Path) -> Endsystem {
@@ -126,7 +106,7 @@ fn programs_side(stream: &mut punctual::tcp::TcpStream, count: usize) {
     assert!(read == bytes(1, count), "{} bytes of {count}", read.len());
 }
 
-/// Nothing of a user is left in the daemon, and its counts are even.
+/// Checks that the daemon holds nothing for a user any more, and that its counts agree.
 fn is_clean(endsystem: &Endsystem) {
     eventually("everything is given back", || {
         let status = endsystem.status().expect("a status");

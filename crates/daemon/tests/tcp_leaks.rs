@@ -31,7 +31,7 @@ const CLOSED: u16 = 8_081;
 const WORKERS: u64 = 4;
 /// Flows of the driver: after all connections so many open at once again.
 const FLOWS: usize = 256;
-/// Of so many connections one leaves the daemon in TIME-WAIT, if the run is long enough to wait for its end.
+/// One of this many connections leaves the daemon in TIME-WAIT, if the run is long enough to wait for its end.
 const TIME_WAITS: u64 = 256;
 /// What a connection may leave at most, in bytes: noise of the allocator, not a leak.
 const LEFT_BYTES_MAX: u64 = 48;

@@ -19,7 +19,7 @@ use punctual_proto::signalling::RTCOP_VERSION;
 use rustix::net::{AddressFamily, SendFlags, SocketType};
 use rustix::process::Signal;
 
-/// Between `a` and `b`, and between `a` and a third host.
+/// Cables between `a` and `b`, and between `a` and a third host.
 const CABLE: Cable = Cable { number: 0, hosts: [0, 1] };
 const OTHER: Cable = Cable { number: 1, hosts: [0, 2] };
 

@@ -154,8 +154,8 @@ pub struct TcpJoin<O: Outbox, I: Inbox> {
     pub pause: Nanos,
     /// Settings of the connection.
     pub config: TcpConfig,
-    /// Terms of each of both handlers; what the output handler sends is in the channel's contract.
-    pub terms: RtuTerms,
+    /// Terms of the input and of the output handler; what the latter sends is in the channel's contract.
+    pub terms: [RtuTerms; 2],
     /// The program's rings.
     pub rings: Rings<HostMemory<O, I>>,
     /// The ring of segments, which the output handler fills.

@@ -136,7 +136,7 @@ pub struct HoleSummary {
     pub total_ms: f64,
     /// The longest, in milliseconds.
     pub longest_ms: f64,
-    /// Their share of the CPUs' time in the run.
+    /// Share of the CPUs' time in the run that holes took.
     pub share: f64,
     /// Samples that they excuse.
     pub excused: u64,

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::limits::DEPTH_MAX;
+use crate::message::Header;
 use crate::{ByteOrder, CharacterSet, Error, Version};
 
 /// Reads bytes of somebody else.
@@ -14,6 +15,10 @@ pub struct Decoder<'a> {
     at: usize,
     /// Where alignment counts from.
     base: usize,
+    /// Where the next fragment of 1.1 begins; the greatest number if there is none.
+    next_break: usize,
+    /// Where the fragments behind that one begin.
+    breaks: &'a [usize],
     depth: usize,
     order: ByteOrder,
     version: Version,
@@ -23,7 +28,38 @@ pub struct Decoder<'a> {
 impl<'a> Decoder<'a> {
     /// Reads `bytes`, whose begin is aligned for everything.
     pub fn new(bytes: &'a [u8], order: ByteOrder, version: Version) -> Self {
-        Self { bytes, at: 0, base: 0, depth: 0, order, version, characters: CharacterSet::default() }
+        Self {
+            bytes,
+            at: 0,
+            base: 0,
+            next_break: usize::MAX,
+            breaks: &[],
+            depth: 0,
+            order,
+            version,
+            characters: CharacterSet::default(),
+        }
+    }
+
+    /// The same bytes, which were joined of fragments that begin at these places. With 1.1, alignment counts anew in each of
+    /// them, from the begin of its header (CORBA 15.4.9).
+    pub(crate) fn with_breaks(mut self, breaks: &'a [usize]) -> Self {
+        self.breaks = breaks;
+        self.step_to_break();
+        self
+    }
+
+    /// The next of the breaks is the first one that is left.
+    fn step_to_break(&mut self) {
+        match self.breaks.split_first() {
+            Some((first, behind)) => (self.next_break, self.breaks) = (*first, behind),
+            None => self.next_break = usize::MAX,
+        }
+    }
+
+    /// Whether a fragment begins within the next `length` bytes.
+    pub(crate) fn breaks_within(&self, length: usize) -> bool {
+        self.next_break.saturating_sub(self.at) < length
     }
 
     /// Reads what is in an encapsulation, whose length was read before.
@@ -81,7 +117,28 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// [`Error::Truncated`].
     pub fn align(&mut self, alignment: usize) -> Result<(), Error> {
-        self.read(self.offset().wrapping_neg() & (alignment - 1)).map(drop)
+        let padding = self.offset().wrapping_neg() & (alignment - 1);
+        if self.at + padding >= self.next_break {
+            return self.align_in_fragment(alignment);
+        }
+        self.read(padding).map(drop)
+    }
+
+    /// As [`Decoder::align`], where a fragment begins before that place: a value is never cut, so that the rest of the fragment
+    /// before is padding.
+    #[cold]
+    fn align_in_fragment(&mut self, alignment: usize) -> Result<(), Error> {
+        loop {
+            while self.at >= self.next_break {
+                self.base = self.next_break - Header::BYTES;
+                self.step_to_break();
+            }
+            let padding = self.offset().wrapping_neg() & (alignment - 1);
+            if self.at + padding < self.next_break {
+                return self.read(padding).map(drop);
+            }
+            self.at = self.next_break;
+        }
     }
 
     /// So many bytes as they are.
@@ -211,6 +268,8 @@ impl<'a> Decoder<'a> {
         let mut inner = self.clone();
         inner.bytes = &self.bytes[..self.at + length];
         inner.base = self.at;
+        // It is a sequence of bytes, which fragments do not align.
+        (inner.next_break, inner.breaks) = (usize::MAX, &[]);
         self.at += length;
         inner.read_order()?;
         inner.deeper(read)

@@ -128,11 +128,6 @@ impl Encoder {
         }
     }
 
-    /// Takes memory for so many bytes more, at once.
-    pub(crate) fn expect(&mut self, bytes: usize) {
-        self.bytes.reserve(bytes);
-    }
-
     /// So many zeros to write into, and the `before` bytes in front of them.
     pub(crate) fn reserve(&mut self, before: usize, bytes: usize) -> &mut [u8] {
         let begin = self.bytes.len() - before;

@@ -170,6 +170,8 @@ pub mod minor {
     pub const BAD_ADDRESS: u16 = 8;
     /// `BAD_PARAM`: the part behind the address is wrong.
     pub const BAD_SCHEME_SPECIFIC: u16 = 9;
+    /// `BAD_PARAM`: a stringified reference leads to no object.
+    pub const BAD_REFERENCE: u16 = 10;
     /// `INV_OBJREF`: `wchar` without a code set in the reference.
     pub const NO_WIDE_CODE_SET: u16 = 1;
     /// `OBJECT_NOT_EXIST`: an object that is not active.
@@ -201,6 +203,11 @@ const MINORS: &[(Kind, u16, &str)] = &[
     (Kind::BadParam, minor::BAD_SCHEME, "the scheme of the reference is not known"),
     (Kind::BadParam, minor::BAD_ADDRESS, "the address in the reference is wrong"),
     (Kind::BadParam, minor::BAD_SCHEME_SPECIFIC, "the part of the reference behind its address is wrong"),
+    (
+        Kind::BadParam,
+        minor::BAD_REFERENCE,
+        "the reference names what its ORB or naming service does not know",
+    ),
     (Kind::InvObjref, minor::NO_WIDE_CODE_SET, "the reference names no code set for wide characters"),
     (Kind::ObjectNotExist, minor::NOT_ACTIVE, "the object is not active"),
     (Kind::ObjectNotExist, minor::NO_ADAPTER, "the object adapter does not exist"),

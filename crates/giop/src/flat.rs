@@ -2,7 +2,8 @@
 //!
 //! How many bytes such a value has depends only on where it begins, because of the padding in it. So a whole
 //! value is written or read with one check of the bounds, and a sequence of values with one reservation. Where
-//! a value begins at a multiple of its alignment, in the order of this machine, all places are constants.
+//! a value begins at a multiple of its alignment, in the order of this machine, all places are constants. They
+//! also are in a sequence, behind its first value.
 
 #[doc(hidden)]
 pub use alloc::vec::Vec;
@@ -97,11 +98,22 @@ impl Layout {
         most
     }
 
-    /// The distance of values in a sequence that begins at a multiple of the alignment, if it is always the
-    /// same.
-    const fn stride(&self) -> Option<usize> {
-        let stride = self.ends[0].next_multiple_of(self.first);
-        if stride.is_multiple_of(self.alignment) && stride > 0 { Some(stride) } else { None }
+    /// Where values behind the first of a sequence begin, behind a multiple of the alignment. It is the same for
+    /// all of them: the places behind a part with the greatest alignment do not depend on those before it.
+    const fn phase(&self) -> usize {
+        let phase = self.ends[0].next_multiple_of(self.first) % self.alignment;
+        let mut begin = 0;
+        while begin < self.alignment {
+            assert!(self.ends[begin].next_multiple_of(self.first) % self.alignment == phase);
+            begin += self.first;
+        }
+        phase
+    }
+
+    /// The distance of values that begin at the [phase](Self::phase).
+    const fn stride(&self) -> usize {
+        let phase = self.phase();
+        self.ends[phase].next_multiple_of(self.first) - phase
     }
 }
 
@@ -152,12 +164,38 @@ pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
     swap: bool,
+    broken: Option<Broken<'a>>,
+}
+
+/// A value in which a fragment of 1.1 begins: its parts are where that fragment's alignment has them.
+#[derive(Debug)]
+struct Broken<'a> {
+    from: Decoder<'a>,
+    error: Option<Error>,
+}
+
+impl Broken<'_> {
+    #[cold]
+    fn number<const SIZE: usize>(&mut self, alignment: usize) -> [u8; SIZE] {
+        let mut number = [0; SIZE];
+        match self.from.align(alignment).and_then(|()| self.from.read(SIZE)) {
+            Ok(bytes) => number.copy_from_slice(bytes),
+            Err(error) => self.error = Some(error),
+        }
+        if self.from.order() != ByteOrder::NATIVE {
+            number.reverse();
+        }
+        number
+    }
 }
 
 impl Reader<'_> {
     /// Bytes of a number, in the order of this machine.
     #[inline(always)]
     fn number<const SIZE: usize>(&mut self, alignment: usize) -> [u8; SIZE] {
+        if let Some(broken) = &mut self.broken {
+            return broken.number(alignment);
+        }
         let at = self.at.next_multiple_of(alignment);
         let mut number = [0; SIZE];
         number.copy_from_slice(&self.bytes[at..at + SIZE]);
@@ -290,24 +328,31 @@ impl Encoder {
     /// Those of [`Flat::put`].
     #[inline]
     pub fn flats<T: Flat>(&mut self, values: &[T]) -> Result<(), Error> {
-        let layout = const { T::LAYOUT };
-        let Some((last, others)) = values.split_last() else { return Ok(()) };
-        self.align(layout.first);
-        let at = self.offset() & (layout.alignment - 1);
-        let Some(stride) = layout.stride().filter(|_| at == 0 && self.order() == ByteOrder::NATIVE) else {
-            self.expect(values.len().saturating_mul(layout.bytes_max()));
-            return values.iter().try_for_each(|value| self.flat(value));
-        };
-        let room = self.reserve(0, others.len() * stride + layout.ends[0]);
-        for (value, bytes) in others.iter().zip(room.chunks_exact_mut(stride)) {
-            value.put(&mut Writer { bytes, at: 0, swap: false })?;
+        let Some((first, others)) = values.split_first() else { return Ok(()) };
+        self.flat(first)?;
+        match self.order() == ByteOrder::NATIVE {
+            true => self.behind_first::<T, false>(others),
+            false => self.behind_first::<T, true>(others),
         }
-        let bytes = &mut room[others.len() * stride..];
-        last.put(&mut Writer { bytes, at: 0, swap: false })
+    }
+
+    /// Writes the values of a sequence behind its first one: all places are constants.
+    #[inline]
+    fn behind_first<T: Flat, const SWAP: bool>(&mut self, values: &[T]) -> Result<(), Error> {
+        let (phase, stride, end) =
+            const { (T::LAYOUT.phase(), T::LAYOUT.stride(), T::LAYOUT.ends[T::LAYOUT.phase()]) };
+        let Some(others) = values.len().checked_sub(1) else { return Ok(()) };
+        self.align(const { T::LAYOUT.first });
+        let room = self.reserve(phase, others * stride + end - phase);
+        for (number, value) in values.iter().enumerate() {
+            let bytes = &mut room[number * stride..][..end];
+            value.put(&mut Writer { bytes, at: phase, swap: SWAP })?;
+        }
+        Ok(())
     }
 }
 
-impl Decoder<'_> {
+impl<'a> Decoder<'a> {
     /// Reads a flat value.
     ///
     /// # Errors
@@ -317,11 +362,36 @@ impl Decoder<'_> {
         let layout = const { T::LAYOUT };
         self.align(layout.first)?;
         let at = self.offset() & (layout.alignment - 1);
+        if self.breaks_within(const { T::LAYOUT.bytes_max() }) {
+            return self.flat_in_fragments();
+        }
         if at == 0 && self.order() == ByteOrder::NATIVE {
-            return T::take(&mut Reader { bytes: self.read(layout.ends[0])?, at: 0, swap: false });
+            return T::take(&mut Reader {
+                bytes: self.read(layout.ends[0])?,
+                at: 0,
+                swap: false,
+                broken: None,
+            });
         }
         let swap = self.order() != ByteOrder::NATIVE;
-        take_anywhere(&mut Reader { bytes: self.read_behind(at, layout.ends[at] - at)?, at, swap })
+        let bytes = self.read_behind(at, layout.ends[at] - at)?;
+        take_anywhere(&mut Reader { bytes, at, swap, broken: None })
+    }
+
+    /// Reads a value in which a fragment begins.
+    #[cold]
+    fn flat_in_fragments<T: Flat>(&mut self) -> Result<T, Error> {
+        let broken = Some(Broken { from: self.clone(), error: None });
+        let mut reader = Reader { bytes: &[], at: 0, swap: false, broken };
+        let taken = T::take(&mut reader);
+        match reader.broken {
+            Some(Broken { error: Some(error), .. }) => Err(error),
+            Some(Broken { from, error: None }) => {
+                *self = from;
+                taken
+            }
+            None => taken,
+        }
     }
 
     /// Reads so many flat values. Memory is taken after their bytes were seen.
@@ -333,25 +403,43 @@ impl Decoder<'_> {
         let layout = const { T::LAYOUT };
         let Some(others) = count.checked_sub(1) else { return Ok(Vec::new()) };
         self.align(layout.first)?;
-        let at = self.offset() & (layout.alignment - 1);
-        let least = const { T::LAYOUT.bytes_min() };
+        let least = layout.bytes_min();
         if count.checked_mul(least).is_none_or(|least| least > self.remaining()) {
             return Err(Error::Truncated);
         }
         let mut all = Vec::with_capacity(count);
-        let Some(stride) = layout.stride().filter(|_| at == 0 && self.order() == ByteOrder::NATIVE) else {
-            for _ in 0..count {
+        all.push(self.flat()?);
+        if self.breaks_within(count.saturating_mul(layout.bytes_max())) {
+            for _ in 0..others {
                 all.push(self.flat()?);
             }
             return Ok(all);
-        };
-        let bytes = others.checked_mul(stride).and_then(|bytes| bytes.checked_add(layout.ends[0]));
-        let bytes = self.read(bytes.ok_or(Error::Truncated)?)?;
-        let (before, last) = bytes.split_at(others * stride);
-        for bytes in before.chunks_exact(stride).chain([last]) {
-            all.push(T::take(&mut Reader { bytes, at: 0, swap: false })?);
+        }
+        match self.order() == ByteOrder::NATIVE {
+            true => self.behind_first::<T, false>(others, &mut all)?,
+            false => self.behind_first::<T, true>(others, &mut all)?,
         }
         Ok(all)
+    }
+
+    /// Reads the values of a sequence behind its first one: all places are constants.
+    #[inline]
+    fn behind_first<T: Flat, const SWAP: bool>(
+        &mut self,
+        count: usize,
+        all: &mut Vec<T>,
+    ) -> Result<(), Error> {
+        let (phase, stride, end) =
+            const { (T::LAYOUT.phase(), T::LAYOUT.stride(), T::LAYOUT.ends[T::LAYOUT.phase()]) };
+        let Some(others) = count.checked_sub(1) else { return Ok(()) };
+        self.align(const { T::LAYOUT.first })?;
+        let length = others.checked_mul(stride).and_then(|bytes| bytes.checked_add(end - phase));
+        let bytes = self.read_behind(phase, length.ok_or(Error::Truncated)?)?;
+        for number in 0..count {
+            let bytes = &bytes[number * stride..][..end];
+            all.push(T::take(&mut Reader { bytes, at: phase, swap: SWAP, broken: None })?);
+        }
+        Ok(())
     }
 }
 

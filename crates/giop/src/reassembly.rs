@@ -21,7 +21,49 @@ pub enum Pushed {
     /// It is kept until more comes.
     Kept,
     /// It was the last fragment of this message.
-    Completed(Vec<u8>),
+    Completed(Joined),
+}
+
+/// A message that was joined of fragments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Joined {
+    bytes: Vec<u8>,
+    breaks: Vec<usize>,
+}
+
+impl Joined {
+    /// The message, as [`Message::read_whole`](crate::message::Message::read_whole) reads it.
+    pub fn whole(&self) -> Whole<'_> {
+        Whole { bytes: &self.bytes, breaks: &self.breaks }
+    }
+}
+
+impl From<Vec<u8>> for Joined {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes, breaks: Vec::new() }
+    }
+}
+
+/// The bytes of a whole message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole<'a> {
+    /// All bytes, from the header on.
+    pub bytes: &'a [u8],
+    /// Where fragments of 1.1 begin in them. With 1.2, alignment does not depend on it.
+    pub breaks: &'a [usize],
+}
+
+impl Whole<'_> {
+    /// A copy.
+    pub fn to_joined(&self) -> Joined {
+        Joined { bytes: self.bytes.to_vec(), breaks: self.breaks.to_vec() }
+    }
+}
+
+impl<'a> From<&'a [u8]> for Whole<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { bytes, breaks: &[] }
+    }
 }
 
 /// A message that is not whole yet.
@@ -31,6 +73,8 @@ struct Partial {
     id: Option<RequestId>,
     header: Header,
     bytes: Vec<u8>,
+    /// Where fragments of 1.1 begin. They are counted as bytes that the message holds.
+    breaks: Vec<usize>,
 }
 
 /// Messages of one connection that are not whole yet.
@@ -78,11 +122,48 @@ impl Reassembly {
             return Err(Error::Flags(header.to_bytes()[6]));
         }
         self.grow(number, body.len())?;
+        if header.version < Version::V1_2 {
+            self.note_break(number)?;
+        }
         self.partials[number].bytes.extend_from_slice(body);
         if header.has_more {
             return is_aligned(header, bytes).map(|()| Pushed::Kept);
         }
         Ok(Pushed::Completed(self.take(number).into_whole()))
+    }
+
+    /// Whether a message or fragment with this header may come: asked before its bytes are read.
+    ///
+    /// # Errors
+    /// [`Error::Size`] if there is no room for it beside what is held.
+    pub fn admit(&self, header: &Header) -> Result<(), Error> {
+        let is_kept = header.has_more || header.kind == MessageType::Fragment;
+        let size = header.size as usize;
+        let is_new = header.kind != MessageType::Fragment;
+        if is_kept
+            && (size > self.bytes_max - self.bytes || is_new && self.partials.len() >= self.messages_max)
+        {
+            return Err(self.too_long(size));
+        }
+        Ok(())
+    }
+
+    /// Remembers that a fragment of 1.1 begins here.
+    fn note_break(&mut self, number: usize) -> Result<(), Error> {
+        let free = self.bytes_max - self.bytes;
+        let too_long = self.too_long(size_of::<usize>());
+        let partial = &mut self.partials[number];
+        let capacity = partial.breaks.capacity();
+        if partial.breaks.len() == capacity {
+            let more = capacity.max(4);
+            if more * size_of::<usize>() > free {
+                return Err(too_long);
+            }
+            partial.breaks.reserve_exact(more);
+            self.bytes += (partial.breaks.capacity() - capacity) * size_of::<usize>();
+        }
+        partial.breaks.push(partial.bytes.len());
+        Ok(())
     }
 
     /// Forgets what is there of this request, which was cancelled.
@@ -108,7 +189,7 @@ impl Reassembly {
             return Err(self.too_long(bytes.len()));
         }
         is_aligned(header, bytes)?;
-        self.partials.push(Partial { id, header: *header, bytes: Vec::new() });
+        self.partials.push(Partial { id, header: *header, bytes: Vec::new(), breaks: Vec::new() });
         let number = self.partials.len() - 1;
         if let Err(error) = self.grow(number, bytes.len()) {
             self.take(number);
@@ -124,7 +205,7 @@ impl Reassembly {
 
     fn take(&mut self, number: usize) -> Partial {
         let partial = self.partials.swap_remove(number);
-        self.bytes -= partial.bytes.capacity();
+        self.bytes -= partial.bytes.capacity() + partial.breaks.capacity() * size_of::<usize>();
         partial
     }
 
@@ -153,12 +234,12 @@ impl Reassembly {
 
 impl Partial {
     /// The message as if it had come whole.
-    fn into_whole(mut self) -> Vec<u8> {
+    fn into_whole(mut self) -> Joined {
         let size = self.bytes.len() - Header::BYTES;
         // Checked by the limit: a message is not longer than 2^32 - 1 bytes.
         let header = Header { has_more: false, size: u32::try_from(size).unwrap_or(u32::MAX), ..self.header };
         self.bytes[..Header::BYTES].copy_from_slice(&header.to_bytes());
-        self.bytes
+        Joined { bytes: self.bytes, breaks: self.breaks }
     }
 }
 

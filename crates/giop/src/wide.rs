@@ -6,7 +6,8 @@
 //! | 1.1 | two bytes, aligned | length in characters with a final zero, then characters |
 //! | 1.2 | length in bytes (one byte), bytes | length in bytes, bytes, no final zero |
 //!
-//! With GIOP 1.2 UTF-16 is big-endian unless a byte order mark says otherwise.
+//! With GIOP 1.2 UTF-16 is big-endian unless a byte order mark says otherwise. Text that begins like a mark is written
+//! behind one.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -42,6 +43,11 @@ fn units(bytes: &[u8]) -> Result<Vec<u16>, Error> {
     Ok(units.iter().map(unit).collect())
 }
 
+/// The mark that has to be in front of text that begins with this unit: else a reader takes the unit for a mark.
+fn mark(first: Option<u16>) -> &'static [u8] {
+    if matches!(first, Some(0xFEFF | 0xFFFE)) { &[0xFE, 0xFF] } else { &[] }
+}
+
 impl Encode for WChar {
     fn encode(&self, to: &mut Encoder) -> Result<(), Error> {
         match to.version() {
@@ -49,7 +55,9 @@ impl Encode for WChar {
             Version::V1_1 => return self.0.encode(to),
             Version::V1_2 => {}
         }
-        to.write(&[2]);
+        let mark = mark(Some(self.0));
+        to.write(&[mark.len() as u8 + 2]);
+        to.write(mark);
         to.write(&self.0.to_be_bytes());
         Ok(())
     }
@@ -86,7 +94,9 @@ impl Encode for WString {
             }
             Version::V1_2 => {}
         }
-        to.length(count.saturating_mul(2))?;
+        let mark = mark(self.0.encode_utf16().next());
+        to.length(count.saturating_mul(2).saturating_add(mark.len()))?;
+        to.write(mark);
         self.0.encode_utf16().for_each(|unit| to.write(&unit.to_be_bytes()));
         Ok(())
     }

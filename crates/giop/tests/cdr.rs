@@ -68,6 +68,11 @@ fn values_come_back_in_both_orders_and_at_every_alignment() {
     returns(String::from("häuser"), &VERSIONS);
     returns(WChar(0x20AC), &VERSIONS[1..]);
     returns(WString::from("a€😀"), &VERSIONS[1..]);
+    // They begin like a byte order mark.
+    for unit in [0xFEFF, 0xFFFE] {
+        returns(WChar(unit), &VERSIONS[1..]);
+        returns(WString(String::from_utf16(&[unit, 0x41]).expect("two characters")), &VERSIONS[1..]);
+    }
     returns(vec![1u8, 2, 3], &VERSIONS);
     returns(vec![1i16, -2, 3], &VERSIONS);
     returns(vec![1.5f64, -2.0], &VERSIONS);

@@ -13,6 +13,7 @@ use punctual_ipc::api::Quotas;
 use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, Upcall};
 use punctual_ipc::wake::Alarm;
 use punctual_os::calls::Forbidden;
+use punctual_proto::Nanos;
 use punctual_proto::api::{RtuRefusal, RtuSending, RtuTerms};
 use punctual_proto::ids::ChannelId;
 
@@ -42,7 +43,7 @@ impl EmbeddedHost {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let engine = host.engine();
-        let setup = TcpSetup { forbidden: Forbidden::Allow, ..host.tcp_setup().clone() };
+        let setup = TcpSetup { forbidden: Forbidden::Allow, rings: Nanos::ZERO, ..host.tcp_setup().clone() };
         let tcp = (!setup.links.is_empty()).then(|| Opener::start(engine.clone(), setup)).transpose();
         let tcp = tcp.map_err(io::Error::other)?;
         let mut server = Server::new(host, Quotas::UNLIMITED, None)?;

@@ -32,8 +32,8 @@ use crate::calibration::{CalibrationError, calibrate};
 use crate::config::{ConfigError, DaemonConfig, HostConfig, LinkDriver, TcpRights};
 use crate::priorities::Priorities;
 use crate::service::{Host, HostGone};
-use crate::tcp::TcpSetup;
 use crate::tcp::daemon::DaemonTcp;
+use crate::tcp::{TcpSetup, rings_cost};
 
 use crate::journal::{Journal, Line};
 use crate::profile_rings::SharedRings;
@@ -135,7 +135,12 @@ fn tcp_setup(config: &HostConfig) -> TcpSetup {
     let rooms = links.filter(|((_, driver), _)| driver.tcp_rooms()[0] > 0);
     let links =
         rooms.map(|((link, _), id)| (LinkId(id), link.packet_bytes_max.min(link.best_effort_bytes_max())));
-    TcpSetup { links: links.collect(), segment: config.segment, forbidden: config.forbidden_calls }
+    TcpSetup {
+        links: links.collect(),
+        segment: config.segment,
+        rings: rings_cost(&config.node.cpu.costs),
+        forbidden: config.forbidden_calls,
+    }
 }
 
 impl Capturing {

@@ -41,6 +41,13 @@ pub const DEFINITIONS_MAX: usize = 1 << 20;
 /// Interfaces that one interface inherits from, directly or not.
 pub const ANCESTORS_MAX: usize = 256;
 
+/// Structures that one structure inherits from, directly or not.
+pub const STRUCTURE_BASES_MAX: usize = 64;
+
+/// Operations of an interface that code is generated for, those of its bases and of attributes included: their
+/// perfect hash grows with the square of their number.
+pub const GENERATED_OPERATIONS_MAX: usize = 1_024;
+
 /// Ancestors, operations and attributes that the interfaces of one run inherit, added up.
 pub const INHERITED_TOTAL_MAX: usize = 8 << 20;
 
@@ -65,3 +72,5 @@ pub const ERRORS_MAX: usize = 100;
 const _: () = assert!(INCLUDE_DEPTH_MAX < INCLUDES_MAX);
 const _: () = assert!(FILE_BYTES_MAX <= READ_BYTES_MAX && READ_BYTES_MAX <= u32::MAX as usize);
 const _: () = assert!(MACRO_TOKENS_MAX <= TOKENS_MAX);
+// Slots of a perfect hash are numbers of 16 bits.
+const _: () = assert!(GENERATED_OPERATIONS_MAX < u16::MAX as usize);

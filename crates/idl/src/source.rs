@@ -120,12 +120,15 @@ impl Sources {
         let before = file.text.get(begin..location.offset as usize).unwrap_or_default().chars().count();
         let hidden = before.saturating_sub(SHOWN_MAX / 2);
         let presumed = self.presumed(location);
+        let source_line: String = text.chars().skip(hidden).take(SHOWN_MAX).collect();
+        // The end of a file may be behind a line end that is not shown.
+        let indent = (before - hidden).min(source_line.chars().count());
         Position {
             file: presumed.file.to_string(),
             line: presumed.line,
             column: before + 1,
-            source_line: text.chars().skip(hidden).take(SHOWN_MAX).collect(),
-            indent: before - hidden,
+            source_line,
+            indent,
         }
     }
 }

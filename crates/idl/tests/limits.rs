@@ -100,6 +100,32 @@ fn ancestors_are_limited() {
 }
 
 #[test]
+fn bases_of_structures_are_limited() {
+    let mut text = String::from("struct s0 { long m0; };\n");
+    for number in 1..=STRUCTURE_BASES_MAX + 1 {
+        text.push_str(&format!("struct s{number} : s{} {{ long m{number}; }};\n", number - 1));
+    }
+    assert!(first(&text).ends_with("a structure inherits from at most 64 others"), "{}", first(&text));
+}
+
+#[test]
+fn interfaces_with_very_many_operations_have_no_code_and_the_others_have() {
+    let operations = |count: usize| (0..count).map(|number| format!("void o{number}();")).collect::<String>();
+    let largest = GENERATED_OPERATIONS_MAX - 2;
+    let text = format!(
+        "interface base {{ attribute long a; }};\ninterface good : base {{ {} }};\n\
+         interface bad : good {{ void more(); }};\n",
+        operations(largest)
+    );
+    let specification = common::read(&text).specification.expect("it is accepted");
+    let generated = punctual_idl::generate::generate(&specification, "many.idl");
+    let why: Vec<&str> = generated.skipped.iter().map(|(_, why)| &**why).collect();
+    assert_eq!(why, ["it has more than 1024 operations and attributes"]);
+    assert!(generated.code.contains("GoodSkeleton") && !generated.code.contains("BadSkeleton"));
+    assert!(generated.code.len() < 16 << 20, "{}", generated.code.len());
+}
+
+#[test]
 fn a_long_line_is_shown_in_part() {
     let text = format!("{}typedef M N;", " ".repeat(1 << 20));
     let outcome = common::read(&text);

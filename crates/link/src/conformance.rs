@@ -70,7 +70,7 @@ pub fn check_driver<L: Link, F: Fn(Settings) -> (L, L)>(of: Properties, open: F)
     order_is_kept(of, &open);
     sizes_up_to_the_longest_pass_unchanged(of, &open);
     batches_and_their_limits_hold(of, &open);
-    a_dry_pool_loses_nothing_untold(of, &open);
+    a_dry_pool_reports_each_lost_packet(of, &open);
     ports_stay_apart(of, &open);
     completions_add_up(of, &open);
     receive_times_are_the_drivers(of, &open);
@@ -216,7 +216,7 @@ fn batches_and_their_limits_hold<L: Link>(of: Properties, open: &impl Fn(Setting
     assert_eq!((a.statistics().packets_out, b.statistics().packets_in), (100, 100));
 }
 
-fn a_dry_pool_loses_nothing_untold<L: Link>(of: Properties, open: &impl Fn(Settings) -> (L, L)) {
+fn a_dry_pool_reports_each_lost_packet<L: Link>(of: Properties, open: &impl Fn(Settings) -> (L, L)) {
     let (mut a, mut b) = open(Settings { frames: 40, ..Settings::default() });
     for number in 0..100 {
         send(&mut a, Port::Data, &of.numbered(number, 200));

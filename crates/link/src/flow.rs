@@ -35,7 +35,7 @@ pub struct Inlet {
 /// Description of a flow for the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowFilter {
-    /// Its two ends.
+    /// Addresses and ports of both ends.
     pub key: FlowKey,
     /// Names the flow in [`IpTarget::Flow`]; below the driver's bound, of no other flow at the same time.
     pub index: u32,
@@ -55,7 +55,7 @@ pub struct ListenerFilter {
     pub inlet: Inlet,
 }
 
-/// Who an IP packet is for.
+/// Destination of an IP packet on this host: a flow, a listener, or ICMP errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IpTarget {
     /// A flow. A packet that came before its flow was cleared may show up when the index is another flow's: compare the
@@ -63,14 +63,14 @@ pub enum IpTarget {
     Flow(u32),
     /// A listener.
     Listener(u32),
-    /// It is an ICMP error that quotes a segment of a flow; the quote identifies the flow.
+    /// An ICMP error that quotes a segment of a flow. The quote identifies the flow.
     Error,
 }
 
 /// What a driver knows of a received IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpPacket {
-    /// Who it is for.
+    /// Destination of the packet.
     pub to: IpTarget,
     /// The hardware address that it came from: the answer to a sender without a connection goes there, without a look-up.
     pub sender: Mac,

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use crossbeam_utils::atomic::AtomicCell;
 use punctual_giop::codeset::Chosen;
 use punctual_giop::{ByteOrder, Encoder, Version};
 
+use crate::counted::Mutex;
+use crate::duplex::Duplexes;
 use crate::options::Options;
 use crate::peer::Peer;
 use crate::poa::Registry;
@@ -31,6 +33,8 @@ pub(crate) struct Core {
     pub options: Options,
     pub published: Arc<Published>,
     pub registry: Arc<Registry>,
+    /// Connections of clients that are called over them.
+    pub duplexes: Arc<Duplexes>,
     peers: Mutex<HashMap<PeerKey, Arc<Peer>>>,
     local: AtomicCell<Option<Box<LocalBuffers>>>,
     is_shut_down: AtomicBool,
@@ -47,11 +51,12 @@ impl Core {
         let published = Arc::new(Published::default());
         let shared = Arc::clone(&published);
         let publish = move |interface: &str, key: Vec<u8>| shared.reference(interface, key);
-        let registry = Registry::new(punctual_os::random_u64()?, Box::new(publish));
+        let registry = Registry::new(punctual_os::random_u64()?, options.hold_time, Box::new(publish));
         Ok(Self {
             options,
             published,
             registry,
+            duplexes: Arc::default(),
             peers: Mutex::default(),
             local: AtomicCell::new(None),
             is_shut_down: AtomicBool::new(false),
@@ -59,13 +64,18 @@ impl Core {
     }
 
     /// The server at this endpoint, for calls with this version.
-    pub fn peer(&self, endpoint: &Endpoint, version: Version, chosen: Option<Chosen>) -> Arc<Peer> {
+    pub fn peer(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        version: Version,
+        chosen: Option<Chosen>,
+    ) -> Arc<Peer> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         // Servers that no reference names any more are forgotten when others come.
         if peers.len() > 64 {
             peers.retain(|_, peer| Arc::strong_count(peer) > 1);
         }
-        let new = || Arc::new(Peer::new(endpoint.clone(), version, chosen, self.options.message_bytes_max));
+        let new = || Arc::new(Peer::new(self, endpoint.clone(), version, chosen));
         Arc::clone(peers.entry((endpoint.clone(), version, chosen)).or_insert_with(new))
     }
 

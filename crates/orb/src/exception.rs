@@ -43,6 +43,16 @@ pub(crate) fn shut_down() -> SystemException {
     SystemException::new(Kind::BadInvOrder, minor::SHUT_DOWN, Completion::No)
 }
 
+/// More requests at the same time than there may be.
+pub(crate) fn crowded() -> SystemException {
+    SystemException::new(Kind::Transient, 0, Completion::No)
+}
+
+/// No code set that both ends understand.
+pub(crate) fn no_code_set() -> SystemException {
+    SystemException::new(Kind::CodesetIncompatible, 0, Completion::No)
+}
+
 /// A reference without a usable profile.
 pub(crate) fn no_usable_profile() -> SystemException {
     SystemException::new(Kind::Transient, minor::NO_USABLE_PROFILE, Completion::No)
@@ -61,4 +71,14 @@ pub(crate) fn no_adapter() -> SystemException {
 /// The adapter cannot keep what its servant manager made.
 pub(crate) fn adapter_failed() -> SystemException {
     SystemException::new(Kind::ObjAdapter, 0, Completion::No)
+}
+
+/// All threads serve, and as many requests wait as may: a later call may succeed.
+pub(crate) fn no_thread() -> SystemException {
+    SystemException::new(Kind::Transient, 0, Completion::No)
+}
+
+/// The adapter has let the request wait as long as it may.
+pub(crate) fn held_too_long() -> SystemException {
+    SystemException::new(Kind::Transient, minor::DISCARDED, Completion::No)
 }

@@ -2,22 +2,23 @@
 //!
 //! Invariants: the present message begins at the buffer's begin, which is aligned for all numbers; bytes behind
 //! it belong to later messages. Memory is taken as bytes come, never for what a header only says. Fragments are
-//! joined here; at most [`PARTIAL_MAX`] messages wait for theirs.
+//! joined here. A fragment for which the messages in pieces have no room is refused by its header. So a stream
+//! holds at most twice the bytes of the longest message: a message in pieces, and its last fragment.
+//!
+//! A message that has begun must go on: what the other side owes has a deadline, so that half a message, or
+//! fragments without end, hold no thread and no memory for ever.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use punctual_giop::message::Header;
-use punctual_giop::reassembly::{Pushed, Reassembly};
+use punctual_giop::message::{Header, MessageType, RequestId};
+use punctual_giop::reassembly::{Joined, Pushed, Reassembly, Whole};
+use punctual_giop::{Decode, Decoder};
 
-use crate::limits::{BYTES_AHEAD_MAX, IDLE_BUFFER_BYTES};
-use crate::transport::{Deadline, Stream, left};
-
-/// Messages of one stream that wait for more fragments.
-const PARTIAL_MAX: usize = 16;
-
-/// How often a much smaller message must come before memory is given back.
-const SMALL_MESSAGES_MAX: u32 = 64;
+use crate::framing::Framing;
+use crate::limits::{BYTES_AHEAD_MAX, IDLE_BUFFER_BYTES, PARTIAL_MAX, PROGRESS_BYTES, SMALL_MESSAGES_MAX};
+use crate::server::serve_until_readable;
+use crate::transport::{Deadline, Stream, is_close, left};
 
 /// What is read of a stream.
 #[derive(Debug)]
@@ -26,9 +27,12 @@ pub(crate) struct Inbox {
     /// Where the present message ends.
     end: usize,
     /// A message that was joined of fragments, instead of the present one.
-    joined: Option<Vec<u8>>,
+    joined: Option<Joined>,
     partial: Reassembly,
-    message_bytes_max: usize,
+    framing: Framing,
+    /// Bytes that were read since `owed_since`, when a message had begun.
+    owed_since: Option<Instant>,
+    progress_bytes: usize,
     /// The timeout that the socket has.
     timeout: Option<Duration>,
     small_messages: u32,
@@ -39,21 +43,43 @@ fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
 }
 
 impl Inbox {
-    pub fn new(message_bytes_max: usize) -> Self {
+    pub fn new(framing: Framing) -> Self {
         Self {
             bytes: Vec::new(),
             end: 0,
             joined: None,
-            partial: Reassembly::new(message_bytes_max, PARTIAL_MAX),
-            message_bytes_max,
+            partial: Reassembly::new(framing.message_bytes_max, PARTIAL_MAX),
+            framing,
+            owed_since: None,
+            progress_bytes: 0,
             timeout: None,
             small_messages: 0,
         }
     }
 
     /// The present message.
-    pub fn message(&self) -> &[u8] {
-        self.joined.as_deref().unwrap_or(&self.bytes[..self.end])
+    pub fn message(&self) -> Whole<'_> {
+        match &self.joined {
+            Some(joined) => joined.whole(),
+            None => self.bytes[..self.end].into(),
+        }
+    }
+
+    /// The present message, which is not here any more.
+    pub fn take_message(&mut self) -> Joined {
+        if let Some(joined) = self.joined.take() {
+            return joined;
+        }
+        let behind = self.bytes.split_off(self.end);
+        self.end = 0;
+        std::mem::replace(&mut self.bytes, behind).into()
+    }
+
+    /// Nothing is there for now: gives back the memory of a long message.
+    pub fn rest(&mut self) {
+        if self.bytes.is_empty() && self.bytes.capacity() > IDLE_BUFFER_BYTES {
+            self.bytes = Vec::new();
+        }
     }
 
     /// Waits for the next message. `false` if the stream has ended between two.
@@ -65,27 +91,80 @@ impl Inbox {
             if self.take()? {
                 return Ok(true);
             }
+            let deadline = match self.owed() {
+                None => deadline,
+                Some(owed) => Some(deadline.map_or(owed, |deadline| deadline.min(owed))),
+            };
+            serve_until_readable(stream, deadline)?;
             self.wait(stream, deadline)?;
-            if stream.read(&mut self.bytes).map_err(timed_out)? == 0 {
-                let is_between = self.bytes.is_empty() && self.partial.is_empty();
-                return if is_between { Ok(false) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
+            match stream.read(&mut self.bytes).map_err(timed_out)? {
+                0 => return self.ended(),
+                read => self.progress_bytes += read,
             }
         }
     }
 
-    /// As [`Inbox::next`], but does not wait: `None` if the message is not there yet.
+    /// As [`Inbox::next`], but does not wait: `None` if the message is not there yet. The caller wakes at
+    /// [`Inbox::owed`].
     pub fn poll(&mut self, stream: &Stream) -> io::Result<Option<bool>> {
         loop {
             if self.take()? {
                 return Ok(Some(true));
             }
             match stream.read_now(&mut self.bytes) {
-                Ok(0) => return Ok(Some(false)),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Ok(0) => return self.ended().map(Some),
+                Ok(read) => self.progress_bytes += read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let is_over = self.owed().is_some_and(|owed| owed <= Instant::now());
+                    return if is_over { Err(io::ErrorKind::TimedOut.into()) } else { Ok(None) };
+                }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Whether nothing of a message is there.
+    fn is_between(&self) -> bool {
+        self.bytes.is_empty() && self.partial.is_empty()
+    }
+
+    fn ended(&self) -> io::Result<bool> {
+        if self.is_between() { Ok(false) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+
+    /// By when more of the message that has begun must be there. Asked when all bytes that are there were taken.
+    pub fn owed(&mut self) -> Deadline {
+        let message_time = self.framing.message_time.filter(|_| !self.is_between());
+        let Some(message_time) = message_time else {
+            self.owed_since = None;
+            return None;
+        };
+        if self.owed_since.is_none() || self.progress_bytes >= PROGRESS_BYTES {
+            self.owed_since = Some(Instant::now());
+            self.progress_bytes = 0;
+        }
+        self.owed_since.map(|since| since + message_time)
+    }
+
+    /// Whether a `CancelRequest` for this request is among the bytes behind the present message: whole messages
+    /// only. With `stream`, what has come in the meantime is read first, as far as there is room.
+    pub fn is_cancelled(&mut self, id: RequestId, stream: Option<&Stream>) -> bool {
+        if let Some(stream) = stream {
+            self.bytes.reserve(IDLE_BUFFER_BYTES);
+            // The end of the stream, and its failures, are found when it is read for the next message.
+            self.progress_bytes += stream.read_now(&mut self.bytes).unwrap_or(0);
+        }
+        let mut rest = &self.bytes[self.end..];
+        while let Some((header, behind)) = rest.split_first_chunk() {
+            let Ok(header) = Header::parse(header) else { return false };
+            let Some((body, next)) = behind.split_at_checked(header.size as usize) else { return false };
+            let of = RequestId::decode(&mut Decoder::new(body, header.order, header.version));
+            if header.kind == MessageType::CancelRequest && of == Ok(id) {
+                return true;
+            }
+            rest = next;
+        }
+        false
     }
 
     /// Makes the next message the present one, if it is there; else makes room for its bytes.
@@ -98,7 +177,8 @@ impl Inbox {
                 return Ok(false);
             };
             let header = Header::parse(header).map_err(invalid)?;
-            let bytes = header.message_bytes(self.message_bytes_max).map_err(invalid)?;
+            let bytes = header.message_bytes(self.framing.message_bytes_max).map_err(invalid)?;
+            self.partial.admit(&header).map_err(invalid)?;
             if self.bytes.len() < bytes {
                 self.room(bytes);
                 return Ok(false);
@@ -143,7 +223,12 @@ impl Inbox {
     /// Takes the message or fragment that is there. `true` if a message is whole, and the present one.
     fn join(&mut self, header: &Header) -> io::Result<bool> {
         match self.partial.push(header, &self.bytes[..self.end]).map_err(invalid)? {
-            Pushed::Whole => Ok(true),
+            Pushed::Whole => {
+                if header.kind == MessageType::CancelRequest {
+                    self.cancel(header);
+                }
+                Ok(true)
+            }
             Pushed::Kept => Ok(false),
             Pushed::Completed(whole) => {
                 self.joined = Some(whole);
@@ -152,17 +237,18 @@ impl Inbox {
         }
     }
 
+    /// Forgets what is there of a request in pieces that is cancelled.
+    fn cancel(&mut self, header: &Header) {
+        let body = &self.bytes[Header::BYTES..self.end];
+        if let Ok(id) = RequestId::decode(&mut Decoder::new(body, header.order, header.version)) {
+            self.partial.cancel(id);
+        }
+    }
+
     /// Sets the socket's timeout if it is another one, and is over at the deadline.
     fn wait(&mut self, stream: &Stream, deadline: Deadline) -> io::Result<()> {
         let left = left(deadline)?;
-        // Calls that allow the same time differ by what has passed since they began.
-        let is_close = |one: Duration, other: Duration| one.abs_diff(other) * 16 < one;
-        let fits = match (self.timeout, left) {
-            (None, None) => true,
-            (Some(set), Some(left)) => is_close(set, left),
-            _ => false,
-        };
-        if !fits {
+        if !is_close(self.timeout, left) {
             stream.set_read_timeout(left)?;
             self.timeout = left;
         }

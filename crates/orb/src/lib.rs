@@ -2,12 +2,14 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `limits`, [`options`] | every limit, and what is configured |
-//! | `transport`, `inbox` | streams, and the messages that come on them |
+//! | `limits`, [`options`], `counted` | every limit, what is configured, and what tests count |
+//! | `transport`, `framing`, `inbox` | streams, and the messages that go and come on them |
+//! | `session`, `duplex` | what messages mean where they come; connections on which both ends call |
 //! | `call`, `outcome`, `link`, `shared`, `peer` | calls of servers: blocking ones on a connection each, others on one |
 //! | `route`, `object`, `pending` | objects, the ways to them, outcomes that come later |
 //! | [`operations`], `reply`, [`poa`] | servants, and from a request to its servant |
-//! | `publish`, `core`, `server`, `orb` | one ORB |
+//! | [`current`], [`Contexts`], [`SyncScope`], `later` | what a request says beside its arguments, and how far its caller waits |
+//! | `publish`, `core`, `server`, `duty`, `orb` | one ORB; which threads serve |
 //! | [`naming`] | the naming service, and its clients |
 //!
 //! A blocking call is led by its caller: the thread that calls writes the request and reads the reply, and no
@@ -19,9 +21,16 @@
 extern crate self as punctual_orb;
 
 mod call;
+mod contexts;
 mod core;
+mod counted;
+pub mod current;
+mod duplex;
+mod duty;
 mod exception;
+mod framing;
 mod inbox;
+mod later;
 mod limits;
 mod link;
 pub mod naming;
@@ -36,20 +45,24 @@ pub mod poa;
 mod publish;
 mod reply;
 mod route;
+mod scope;
 mod server;
+mod session;
 mod shared;
 mod transport;
 
 pub use std::borrow::Cow;
 pub use std::sync::Arc;
 
+pub use contexts::Contexts;
 pub use exception::{bad_operation, unlisted_exception};
 pub use object::{Object, Stub};
 pub use operations::Operations;
-pub use options::Options;
+pub use options::{Concurrency, Options, Pool};
 pub use orb::Orb;
 pub use outcome::{Outcome, argument, numbers, result, text};
 pub use pending::Pending;
 pub use punctual_giop::{Reference, SystemException};
 pub use reply::{Reply, Servant};
+pub use scope::SyncScope;
 pub use transport::Endpoint;

@@ -1,16 +1,21 @@
 //! A connection that one caller has alone.
 
 use std::io;
+use std::time::Duration;
 
 use punctual_giop::codeset::Chosen;
-use punctual_giop::message::{self, Message, RequestId};
-use punctual_giop::{ByteOrder, Completion, Encoder, SystemException, SystemExceptionKind as Kind, Version};
+use punctual_giop::connection::{Action, Event, RequestIds, Role};
+use punctual_giop::context::CODE_SETS;
+use punctual_giop::message::{self, RequestId};
+use punctual_giop::{ByteOrder, Encoder, Tagged, Version};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::call::{Call, Failure, Step, characters, step};
+use crate::call::{Call, Failure, Step, characters, reply_step};
 use crate::exception::communication;
+use crate::framing::Framing;
 use crate::inbox::Inbox;
 use crate::outcome::Outcome;
+use crate::session::{Session, unanswered};
 use crate::transport::{Deadline, Stream};
 
 /// A connection that one caller has.
@@ -19,35 +24,44 @@ pub(crate) struct Link {
     pub stream: Stream,
     pub inbox: Inbox,
     pub outbox: Encoder,
+    framing: Framing,
+    session: Session,
     /// What the first request tells the server.
     chosen: Option<Chosen>,
-    last_id: u32,
-    /// When it became idle, in ticks of the kernel.
-    idle_since: (i64, i64),
+    ids: RequestIds,
+    /// Whether no request was sent on it yet.
+    is_fresh: bool,
+    /// How long one write may wait, as the socket has it.
+    write_timeout: Option<Duration>,
+    /// When it became idle.
+    idle_since: Tick,
 }
 
+/// A moment in ticks of the kernel.
+pub(crate) type Tick = (i64, i64);
+
 /// The time of the kernel's last tick: much cheaper than the exact one.
-fn tick() -> (i64, i64) {
+pub(crate) fn tick() -> Tick {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     (now.tv_sec, now.tv_nsec)
 }
 
 impl Link {
-    pub fn new(stream: Stream, version: Version, chosen: Option<Chosen>, message_bytes_max: usize) -> Self {
+    pub fn new(stream: Stream, version: Version, chosen: Option<Chosen>, framing: Framing) -> Self {
         let mut outbox = Encoder::new(ByteOrder::NATIVE, version);
         outbox.set_characters(characters(chosen));
-        Self { stream, inbox: Inbox::new(message_bytes_max), outbox, chosen, last_id: 0, idle_since: tick() }
-    }
-
-    /// A number for the next request.
-    pub fn next_id(&mut self) -> RequestId {
-        self.last_id = self.last_id.wrapping_add(1);
-        RequestId(self.last_id)
-    }
-
-    /// Whether no request was sent on it yet.
-    pub fn is_fresh(&self) -> bool {
-        self.last_id == 0
+        Self {
+            stream,
+            inbox: Inbox::new(framing),
+            outbox,
+            framing,
+            session: Session::new(Role::Client),
+            chosen,
+            ids: RequestIds::of_connecting_end(),
+            is_fresh: true,
+            write_timeout: None,
+            idle_since: tick(),
+        }
     }
 
     /// Whether its server has not closed it. Between calls that follow each other at once, nobody looks.
@@ -62,14 +76,25 @@ impl Link {
 }
 
 impl Link {
+    /// Sends a message that was written elsewhere, to which nothing comes back.
+    pub fn send_message(&mut self, message: &[u8], deadline: Deadline) -> io::Result<()> {
+        self.framing.send_until(&self.stream, message, deadline, &mut self.write_timeout)
+    }
+
     /// Sends a request.
-    pub fn send(&mut self, call: &Call<'_>) -> Result<RequestId, Failure> {
-        let (is_fresh, id) = (self.is_fresh(), self.next_id());
+    pub fn send(&mut self, call: &Call<'_>, deadline: Deadline) -> Result<RequestId, Failure> {
+        let is_fresh = std::mem::replace(&mut self.is_fresh, false);
+        let id = self.ids.take();
         self.outbox.clear();
-        let chosen = self.chosen.filter(|_| is_fresh).map(Chosen::to_context);
-        call.encode(id, chosen.as_ref(), &mut self.outbox)?;
-        self.stream.write(self.outbox.as_bytes(), &[]).map_err(|error| Failure {
-            exception: communication(&error, is_fresh),
+        match self.chosen.filter(|_| is_fresh).map(Chosen::to_context) {
+            Some(chosen) => call.encode(id, &[Tagged { id: CODE_SETS, data: &chosen }], &mut self.outbox)?,
+            None => call.encode(id, &[], &mut self.outbox)?,
+        }
+        // A server never performs a request of which it has a part.
+        let (message, set) = (self.outbox.as_bytes(), &mut self.write_timeout);
+        let sent = self.framing.send_until(&self.stream, message, deadline, set);
+        sent.map_err(|error| Failure {
+            exception: communication(&error, false),
             may_repeat: !is_fresh && error.kind() != io::ErrorKind::TimedOut,
         })?;
         Ok(id)
@@ -78,34 +103,42 @@ impl Link {
     /// Waits for the reply to a request, and gives what it says to `read`.
     pub fn receive(
         &mut self,
+        call: &Call<'_>,
         id: RequestId,
         deadline: Deadline,
         read: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<Step, Failure> {
         loop {
-            match self.inbox.next(&self.stream, deadline) {
-                Ok(true) => {}
-                Ok(false) => return Err(communication(&io::ErrorKind::UnexpectedEof.into(), true).into()),
+            let (action, message) = match self.inbox.next(&self.stream, deadline) {
+                Ok(true) => self.session.receive(self.inbox.message()),
+                Ok(false) => (self.session.on(Event::Broken), None),
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    (self.session.on(Event::Malformed), None)
+                }
                 Err(error) => {
                     if error.kind() == io::ErrorKind::TimedOut {
                         self.cancel(id);
                     }
                     return Err(communication(&error, true).into());
                 }
-            }
-            match Message::read(self.inbox.message()) {
-                Ok(Message::Reply(reply, mut body)) if reply.id == id => {
-                    body.set_characters(self.outbox.characters());
-                    return step(reply.status, body, read);
+            };
+            match (action, message) {
+                (Action::Complete, Some(message)) => {
+                    call.receive_of(id, &message);
+                    if let Some(step) = reply_step(id, message, self.outbox.characters(), read) {
+                        return step;
+                    }
+                    // A reply that nobody awaits.
                 }
-                Ok(Message::CloseConnection) => {
-                    let exception = SystemException::new(Kind::CommFailure, 0, Completion::No);
-                    return Err(Failure { exception, may_repeat: true });
+                (Action::Ignore | Action::Dispatch | Action::Cancel | Action::Drain, _) => {}
+                (action, _) => {
+                    if action == Action::SendError {
+                        self.refuse();
+                    }
+                    // After CloseConnection the server has not begun it (CORBA 15.5.1).
+                    let may_repeat = action == Action::Retry;
+                    return Err(Failure { exception: unanswered(action), may_repeat });
                 }
-                // A reply that nobody awaits, or what only a server may send on its own.
-                Ok(Message::Reply(..) | Message::LocateReply(..) | Message::CancelRequest(_)) => {}
-                Ok(_) => return Err(SystemException::new(Kind::CommFailure, 0, Completion::Maybe).into()),
-                Err(_) => return Err(SystemException::new(Kind::Marshal, 0, Completion::Maybe).into()),
             }
         }
     }
@@ -115,7 +148,16 @@ impl Link {
         self.outbox.clear();
         if message::write_cancel_request(id, &mut self.outbox).is_ok() {
             // Without success the connection ends all the same.
-            let _ = self.stream.write(self.outbox.as_bytes(), &[]);
+            let _ = self.stream.write_now(self.outbox.as_bytes());
+        }
+    }
+
+    /// Tells the server that its bytes are no message that it may send.
+    fn refuse(&mut self) {
+        self.outbox.clear();
+        if message::write_message_error(&mut self.outbox).is_ok() {
+            // The connection ends all the same.
+            let _ = self.stream.write_now(self.outbox.as_bytes());
         }
     }
 }

@@ -3,6 +3,8 @@
 //! `punctual-idl` chooses seed and slots. Their function and this one are the same: [`Operations::new`] compares
 //! all places when generated code is compiled.
 
+use crate::counted::{Counted, count};
+
 /// The operations of an interface with those of its bases.
 #[derive(Debug)]
 pub struct Operations {
@@ -31,6 +33,7 @@ impl Operations {
 
     /// The operation with this name.
     pub fn find(&self, name: &str) -> Option<usize> {
+        count(Counted::Operation);
         let number = usize::from(self.slots[self.slot(name)]).checked_sub(1)?;
         (self.names[number] == name).then_some(number)
     }

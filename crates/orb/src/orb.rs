@@ -1,14 +1,16 @@
 //! An ORB: what an application begins with.
 
+use std::collections::HashMap;
 use std::io;
-use std::str::FromStr;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 
 use punctual_giop::exception::minor;
-use punctual_giop::reference::{Link, text};
+use punctual_giop::reference::{self, text};
 use punctual_giop::{Completion, Reference, SystemException, SystemExceptionKind as Kind};
 
 use crate::core::Core;
+use crate::counted::Mutex;
+use crate::naming::FindError;
 use crate::object::{Object, Stub};
 use crate::options::Options;
 use crate::poa::Poa;
@@ -24,6 +26,8 @@ struct Inner {
     core: Arc<Core>,
     server: Server,
     ended: (Mutex<bool>, Condvar),
+    /// Objects by the names that the application gave them.
+    initial: Mutex<HashMap<String, Reference>>,
 }
 
 impl Orb {
@@ -34,7 +38,12 @@ impl Orb {
     pub fn new(options: Options) -> io::Result<Self> {
         let core = Arc::new(Core::new(options)?);
         let server = Server::start(&core)?;
-        Ok(Self(Arc::new(Inner { core, server, ended: (Mutex::new(false), Condvar::new()) })))
+        Ok(Self(Arc::new(Inner {
+            core,
+            server,
+            ended: (Mutex::new(false), Condvar::new()),
+            initial: Mutex::default(),
+        })))
     }
 
     /// The addresses that its references have.
@@ -52,6 +61,12 @@ impl Orb {
         self.0.core.registry.set_key(key.as_bytes(), reference);
     }
 
+    /// The number of an operation of the object with this key, found as requests find it, if the object is active
+    /// and its adapter serves requests. Nothing is called: it is for measurements.
+    pub fn find_operation(&self, key: &[u8], operation: &str) -> Option<usize> {
+        self.0.core.registry.find_operation(key, operation)
+    }
+
     /// The object of a reference.
     ///
     /// # Errors
@@ -60,20 +75,41 @@ impl Orb {
         Object::new(&self.0.core, reference)
     }
 
-    /// A reference from its text: `IOR:` or `corbaloc:`.
+    /// References to this name lead to that object: `corbaloc:rir:/NAME`, and `corbaname:rir:#NAME` where it is the
+    /// naming context `NameService`. It is what other ORBs are told with `-ORBInitRef NAME=REFERENCE`.
+    pub fn set_initial_reference(&self, name: &str, reference: Reference) {
+        self.initial().insert(name.into(), reference);
+    }
+
+    /// The object that this ORB was told for this name, if any.
+    pub fn initial_reference(&self, name: &str) -> Option<Reference> {
+        self.initial().get(name).cloned()
+    }
+
+    fn initial(&self) -> MutexGuard<'_, HashMap<String, Reference>> {
+        self.0.initial.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A reference from its text: `IOR:`, `corbaloc:`, or `corbaname:`, whose naming service is asked.
     ///
     /// # Errors
-    /// `BAD_PARAM` if it is none.
+    /// `BAD_PARAM` if it is none, or names what nobody knows; those of calling the naming service.
+    /// [`naming::find`](crate::naming::find) says more.
     pub fn reference(&self, text: &str) -> Result<Reference, SystemException> {
-        let bad = |minor| SystemException::new(Kind::BadParam, minor, Completion::No);
-        match Link::from_str(text).map_err(|_| bad(minor::BAD_SCHEME_SPECIFIC))? {
-            Link::Reference(reference) => Ok(reference),
-            Link::Corbaloc(at) => {
-                let reference = at.reference("").map_err(|_| bad(minor::BAD_ADDRESS))?;
-                reference.ok_or_else(|| bad(minor::BAD_SCHEME_SPECIFIC))
+        crate::naming::find(self, text).map_err(|error| match error {
+            FindError::Service(exception) => exception,
+            FindError::Reference(error) => {
+                let minor = match error {
+                    reference::Error::Scheme => minor::BAD_SCHEME,
+                    reference::Error::Address(_) | reference::Error::Transport(_) => minor::BAD_ADDRESS,
+                    _ => minor::BAD_SCHEME_SPECIFIC,
+                };
+                SystemException::new(Kind::BadParam, minor, Completion::No)
             }
-            Link::Corbaname(_) => Err(bad(minor::BAD_SCHEME)),
-        }
+            FindError::Name(_) | FindError::Resolve(_) => {
+                SystemException::new(Kind::BadParam, minor::BAD_REFERENCE, Completion::No)
+            }
+        })
     }
 
     /// The object of a reference as text, for clients of an interface. It is asked whether it has the interface
@@ -118,7 +154,7 @@ impl Orb {
         if !self.0.core.shut_down() {
             return;
         }
-        self.root_poa().destroy(wait);
+        self.root_poa().destroy(true, wait);
         self.0.server.stop();
         let (ended, changed) = &self.0.ended;
         *ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -129,7 +165,7 @@ impl Orb {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.core.shut_down() {
-            self.core.registry.root().destroy(false);
+            self.core.registry.root().destroy(true, false);
             self.server.stop();
         }
     }

@@ -7,17 +7,26 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError, Weak};
 
 use crossbeam_utils::atomic::AtomicCell;
+use punctual_giop::characters::CharacterSet;
 use punctual_giop::codeset::Chosen;
+use punctual_giop::connection::RequestIds;
+use punctual_giop::context::CODE_SETS;
 use punctual_giop::{SystemException, Version};
 
-use crate::call::Call;
+use crate::call::{Call, characters};
+use crate::core::Core;
+use crate::counted::Mutex;
+use crate::current;
+use crate::duplex::{Duplexes, Served, offer};
 use crate::exception::communication;
-use crate::limits::CONNECTIONS_PER_SERVER;
+use crate::framing::Framing;
+use crate::later::Later;
+use crate::limits::{CONNECTIONS_PER_SERVER, CONNECTIONS_PER_SERVER_NESTED};
 use crate::link::Link;
-use crate::shared::{Sent, Shared};
+use crate::shared::{Opening, Sent, Shared};
 use crate::transport::{Deadline, Endpoint, Stream, left};
 
 /// A server, by where it listens and which version of GIOP it is called with.
@@ -26,12 +35,18 @@ pub(crate) struct Peer {
     pub version: Version,
     /// The code sets of its connections.
     chosen: Option<Chosen>,
-    message_bytes_max: usize,
+    framing: Framing,
+    core: Weak<Core>,
+    duplexes: Arc<Duplexes>,
+    /// Whether it may call this ORB over the connections to it.
+    offers: bool,
     idle: [AtomicCell<Option<Box<Link>>>; CONNECTIONS_PER_SERVER],
     open: AtomicUsize,
     waiting: AtomicUsize,
     queue: Mutex<()>,
     returned: Condvar,
+    /// Oneway requests whose callers do not wait.
+    pub later: Later,
     /// The connection of asynchronous calls.
     shared: Mutex<Option<Arc<Shared>>>,
 }
@@ -49,24 +64,33 @@ impl Drop for Peer {
 }
 
 impl Peer {
-    pub fn new(
-        endpoint: Endpoint,
-        version: Version,
-        chosen: Option<Chosen>,
-        message_bytes_max: usize,
-    ) -> Self {
+    pub fn new(core: &Arc<Core>, endpoint: Endpoint, version: Version, chosen: Option<Chosen>) -> Self {
         Self {
             endpoint,
             version,
             chosen,
-            message_bytes_max,
+            framing: Framing::of(&core.options),
+            core: Arc::downgrade(core),
+            duplexes: Arc::clone(&core.duplexes),
+            offers: core.options.offer_bidirectional && version >= Version::V1_2 && offer(core).is_some(),
             idle: Default::default(),
             open: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             queue: Mutex::new(()),
             returned: Condvar::new(),
+            later: Later::default(),
             shared: Mutex::new(None),
         }
+    }
+
+    /// The code set of its strings.
+    pub fn characters(&self) -> CharacterSet {
+        characters(self.chosen)
+    }
+
+    /// What the first request of a connection tells it.
+    pub fn chosen_context(&self) -> Option<[u8; 12]> {
+        self.chosen.map(Chosen::to_context)
     }
 
     /// A connection for one call: an idle one, a new one, or the next that becomes idle.
@@ -74,8 +98,13 @@ impl Peer {
         if let Some(link) = self.idle() {
             return Ok(link);
         }
-        if self.may_open() {
+        if self.may_open(CONNECTIONS_PER_SERVER) {
             return self.connect(deadline);
+        }
+        if current::is_serving() {
+            // Whoever has a connection may wait for what this thread serves.
+            let may_open = self.may_open(CONNECTIONS_PER_SERVER_NESTED);
+            return if may_open { self.connect(deadline) } else { Err(io::ErrorKind::ResourceBusy.into()) };
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
         // Whoever gives a connection back after this sees that somebody waits.
@@ -98,14 +127,14 @@ impl Peer {
         None
     }
 
-    fn may_open(&self) -> bool {
-        let more = |open| (open < CONNECTIONS_PER_SERVER).then_some(open + 1);
+    fn may_open(&self, connections_max: usize) -> bool {
+        let more = |open| (open < connections_max).then_some(open + 1);
         self.open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
     }
 
     fn connect(&self, deadline: Deadline) -> io::Result<Box<Link>> {
         match Stream::connect(&self.endpoint, deadline) {
-            Ok(stream) => Ok(Box::new(Link::new(stream, self.version, self.chosen, self.message_bytes_max))),
+            Ok(stream) => Ok(Box::new(Link::new(stream, self.version, self.chosen, self.framing))),
             Err(error) => {
                 self.open.fetch_sub(1, Ordering::SeqCst);
                 self.wake();
@@ -124,7 +153,7 @@ impl Peer {
             if let Some(link) = self.idle() {
                 return Ok(link);
             }
-            if self.may_open() {
+            if self.may_open(CONNECTIONS_PER_SERVER) {
                 drop(queue);
                 return self.connect(deadline);
             }
@@ -144,10 +173,11 @@ impl Peer {
         for slot in &self.idle {
             link = slot.swap(link);
             if link.is_none() {
-                break;
+                return self.wake();
             }
         }
-        self.wake();
+        // One more than others may use: a servant opened it.
+        link.into_iter().for_each(|link| self.discard(link));
     }
 
     /// The connection is of no use any more.
@@ -177,23 +207,53 @@ impl Peer {
                 Ok(shared) => shared,
                 Err(error) => return Err((communication(&error, false), Some(sent))),
             };
-            match shared.send(call, sent) {
+            let deadline = sent.deadline;
+            match shared.send(call, deadline, Some(sent)) {
                 // The server closed an old connection: a new one may work.
                 Err((_, Some(back))) if !is_new && shared.is_closed() => sent = back,
-                sent => return sent,
+                done => return done.map(drop),
             }
         }
     }
 
-    /// The connection of asynchronous calls, and whether it is new.
+    /// The connection on which both ends call, and whether it is new. None if calls have connections of their own.
+    pub fn duplex(&self, deadline: Deadline) -> io::Result<Option<(Arc<Shared>, bool)>> {
+        let found = if self.offers {
+            Some(self.shared(deadline)?)
+        } else {
+            self.duplexes.find(&self.endpoint).map(|found| (found, false))
+        };
+        Ok(found.filter(|(shared, _)| !shared.is_read_here()))
+    }
+
+    /// The connection of many callers, and whether it is new.
     fn shared(&self, deadline: Deadline) -> io::Result<(Arc<Shared>, bool)> {
+        if let Some(found) = self.duplexes.find(&self.endpoint) {
+            return Ok((found, false));
+        }
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = shared.as_ref().filter(|shared| !shared.is_closed()) {
             return Ok((Arc::clone(open), false));
         }
-        let new = Shared::open(&self.endpoint, self.version, self.chosen, self.message_bytes_max, deadline)?;
+        let stream = Arc::new(Stream::connect(&self.endpoint, deadline)?);
+        let new = Shared::new(stream, self.opening())?;
+        new.start()?;
         *shared = Some(Arc::clone(&new));
         Ok((new, true))
+    }
+
+    fn opening(&self) -> Opening {
+        let chosen = self.chosen.map(|chosen| (CODE_SETS, chosen.to_context().to_vec()));
+        let core = self.core.upgrade().filter(|_| self.offers);
+        let offered = core.as_ref().and_then(|core| offer(core));
+        Opening {
+            version: self.version,
+            ids: RequestIds::of_connecting_end(),
+            served: offered.as_ref().map(|_| Served::new(&self.core, Chosen::DEFAULT.characters)),
+            first: chosen.into_iter().chain(offered).collect(),
+            characters: self.characters(),
+            framing: self.framing,
+        }
     }
 
     /// Closes all idle connections, and that of asynchronous calls.

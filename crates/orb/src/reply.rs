@@ -1,10 +1,13 @@
 //! Servants, and the replies to what they are called for.
 
-use punctual_giop::message::{self, Open, ReplyStatus, RequestId};
+use std::fmt;
+
+use punctual_giop::message::{self, Open, ReplyStatus, RequestId, Response};
 use punctual_giop::{
     self as giop, Completion, Decoder, Encode, Encoder, Reference, SystemException, TaggedList,
 };
 
+use crate::current;
 use crate::exception::marshal;
 use crate::operations::Operations;
 
@@ -28,18 +31,38 @@ pub trait Servant: Send + Sync {
     ) -> Result<(), SystemException>;
 }
 
+/// Sends what is written before the servant is called.
+pub(crate) type Sender<'s> = &'s mut dyn FnMut(&[u8]);
+
 /// The reply to one request, which is written into the connection's buffer.
-#[derive(Debug)]
 pub struct Reply<'a> {
     to: &'a mut Encoder,
     id: RequestId,
-    is_expected: bool,
-    contexts: TaggedList<'a>,
+    response: Response,
+    send: Sender<'a>,
+}
+
+impl fmt::Debug for Reply<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reply({:?}, {:?})", self.id, self.response)
+    }
 }
 
 impl<'a> Reply<'a> {
-    pub(crate) fn new(to: &'a mut Encoder, id: RequestId, is_expected: bool) -> Self {
-        Self { to, id, is_expected, contexts: TaggedList::default() }
+    pub(crate) fn new(to: &'a mut Encoder, id: RequestId, response: Response, send: Sender<'a>) -> Self {
+        Self { to, id, response, send }
+    }
+
+    /// The servant is going to be called. A client that wants to know no more is told so (CORBA 22.2.2.2).
+    pub(crate) fn acknowledge(&mut self) {
+        if self.response != Response::Server {
+            return;
+        }
+        if self.write(ReplyStatus::NoException, |_| Ok(())).is_ok() {
+            (self.send)(self.to.as_bytes());
+        }
+        self.to.clear();
+        self.response = Response::None;
     }
 
     /// The operation was performed: what it returns, and its `inout` and `out` values.
@@ -78,11 +101,12 @@ impl<'a> Reply<'a> {
         status: ReplyStatus,
         write: impl FnOnce(&mut Encoder) -> Result<(), giop::Error>,
     ) -> Result<(), SystemException> {
-        if !self.is_expected {
+        if self.response == Response::None {
             return Ok(());
         }
-        let head = message::Reply { id: self.id, status, contexts: self.contexts.clone() };
-        let open = head.begin(self.to).map_err(unwritten)?;
+        let begin =
+            |contexts: TaggedList<'_>| message::Reply { id: self.id, status, contexts }.begin(self.to);
+        let open = current::with_reply_contexts(begin).map_err(unwritten)?;
         match write(self.to) {
             Ok(()) => open.finish(self.to).map_err(unwritten),
             Err(error) => {

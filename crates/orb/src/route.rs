@@ -1,23 +1,27 @@
 //! Ways to an object: addresses with keys, of all profiles of its reference.
 
+use std::borrow::Cow;
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
-use punctual_giop::Version;
-use punctual_giop::codeset::{Chosen, CodeSets};
-use punctual_giop::message::{Message, Request, RequestId, Response, Target};
-use punctual_giop::reference::IiopProfile;
+use punctual_giop::characters::CharacterSet;
+use punctual_giop::codeset::{Chosen, CodeSets, Incompatible};
+use punctual_giop::message::{Addressing, Message, Request, RequestId, Response, Target};
+use punctual_giop::reference::{IiopProfile, TAG_INTERNET_IOP};
 use punctual_giop::{
-    ByteOrder, Completion, Decoder, Reference, SystemException, SystemExceptionKind as Kind, TaggedList,
+    ByteOrder, Completion, Decoder, Reference, SystemException, SystemExceptionKind as Kind, Tagged,
+    TaggedList, Version,
 };
 
-use crate::call::{Call, Failure, Step, Write, step};
+use crate::call::{Call, Failure, Step, step};
 use crate::core::Core;
-use crate::exception::{communication, marshal, no_usable_profile};
+use crate::exception::{communication, marshal, no_code_set, no_usable_profile, not_active};
 use crate::outcome::Outcome;
 use crate::peer::Peer;
+use crate::poa::Located;
 use crate::publish::host_name;
-use crate::reply::Reply;
+use crate::reply::{Reply, Sender};
 use crate::transport::{Deadline, Endpoint};
 
 /// One way.
@@ -26,12 +30,30 @@ pub(crate) enum Way {
     /// In this process.
     Local(Vec<u8>),
     /// At a server.
-    Remote(Arc<Peer>, Vec<u8>),
+    Remote(Arc<Peer>, Named),
+}
+
+/// How an object is named to its server.
+#[derive(Debug)]
+pub(crate) struct Named {
+    key: Vec<u8>,
+    /// Which profile of the reference it is.
+    profile: usize,
+    /// The number of the [`Addressing`] that the server wants.
+    addressing: AtomicU16,
+}
+
+impl Named {
+    /// The server wants it named so from now on.
+    pub fn set_addressing(&self, addressing: Addressing) {
+        self.addressing.store(addressing as u16, Ordering::Relaxed);
+    }
 }
 
 /// All ways.
 #[derive(Debug)]
 pub(crate) struct Route {
+    reference: Reference,
     ways: Vec<Way>,
     /// The one that worked last.
     current: AtomicUsize,
@@ -39,16 +61,36 @@ pub(crate) struct Route {
 
 impl Route {
     /// The ways that a reference names.
-    pub fn new(core: &Core, reference: &Reference) -> Result<Self, SystemException> {
+    pub fn new(core: &Arc<Core>, reference: &Reference) -> Result<Self, SystemException> {
         let invalid = |_| SystemException::new(Kind::InvObjref, 0, Completion::No);
-        let mut ways = Vec::new();
-        for profile in reference.iiop_profiles() {
-            add_ways(core, profile.map_err(invalid)?, &mut ways).map_err(invalid)?;
+        let (mut ways, mut refused) = (Vec::new(), no_usable_profile());
+        for (number, profile) in reference.profiles.iter().enumerate() {
+            if profile.tag != TAG_INTERNET_IOP {
+                continue;
+            }
+            let profile = IiopProfile::parse(&profile.data).map_err(invalid)?;
+            match chosen(&profile).map_err(invalid)? {
+                Ok(chosen) => add_ways(core, number, profile, chosen, &mut ways).map_err(invalid)?,
+                Err(Incompatible) => refused = no_code_set(),
+            }
         }
         if ways.is_empty() {
-            return Err(no_usable_profile());
+            return Err(refused);
         }
-        Ok(Self { ways, current: AtomicUsize::new(0) })
+        Ok(Self { reference: reference.clone(), ways, current: AtomicUsize::new(0) })
+    }
+
+    /// The name of its object for a server.
+    pub fn target<'r>(&'r self, named: &'r Named) -> Target<'r> {
+        let addressing = named.addressing.load(Ordering::Relaxed);
+        if addressing == Addressing::Profile as u16 {
+            let profile = &self.reference.profiles[named.profile];
+            return Target::Profile(Tagged { id: profile.tag, data: &profile.data });
+        }
+        if addressing == Addressing::Reference as u16 {
+            return Target::Reference(named.profile as u32, Cow::Borrowed(&self.reference));
+        }
+        Target::Key(&named.key)
     }
 
     /// The ways in the order in which they are tried.
@@ -56,6 +98,21 @@ impl Route {
         let first = self.current.load(Ordering::Relaxed);
         let count = self.ways.len();
         (0..count).map(move |number| (first + number) % count).map(|number| (number, &self.ways[number]))
+    }
+
+    /// The code set of strings on the way that is tried first.
+    pub fn characters(&self) -> CharacterSet {
+        match self.ways().next() {
+            Some((_, Way::Remote(peer, _))) => peer.characters(),
+            Some((_, Way::Local(_))) | None => CharacterSet::default(),
+        }
+    }
+
+    /// The server of this way wants the object named so.
+    pub fn set_addressing(&self, number: usize, addressing: Addressing) {
+        if let Some(Way::Remote(_, named)) = self.ways.get(number) {
+            named.set_addressing(addressing);
+        }
     }
 
     /// This way works.
@@ -67,8 +124,10 @@ impl Route {
 }
 
 fn add_ways(
-    core: &Core,
+    core: &Arc<Core>,
+    number: usize,
     profile: IiopProfile,
+    chosen: Option<Chosen>,
     ways: &mut Vec<Way>,
 ) -> Result<(), punctual_giop::reference::Error> {
     if core.registry.is_own(&profile.object_key) {
@@ -83,24 +142,26 @@ fn add_ways(
             endpoints.push(Endpoint::Unix(unix.path.into()));
         }
     }
-    let chosen = chosen(&profile)?;
     let addresses = profile.addresses()?;
     endpoints.extend(addresses.into_iter().filter(|address| address.port != 0).map(Endpoint::Tcp));
     for endpoint in endpoints {
         let peer = core.peer(&endpoint, profile.version, chosen);
-        ways.push(Way::Remote(peer, profile.object_key.clone()));
+        let (key, addressing) = (profile.object_key.clone(), AtomicU16::new(Addressing::Key as u16));
+        ways.push(Way::Remote(peer, Named { key, profile: number, addressing }));
     }
     Ok(())
 }
 
 /// The code sets for a server that says which it understands.
-fn chosen(profile: &IiopProfile) -> Result<Option<Chosen>, punctual_giop::reference::Error> {
+fn chosen(
+    profile: &IiopProfile,
+) -> Result<Result<Option<Chosen>, Incompatible>, punctual_giop::reference::Error> {
     for component in &profile.components {
         if let Some(sets) = CodeSets::of_component(component)? {
-            return Ok(sets.choose().ok());
+            return Ok(sets.choose().map(Some));
         }
     }
-    Ok(None)
+    Ok(Ok(None))
 }
 
 /// Calls a server, on another connection if the first was closed.
@@ -110,14 +171,20 @@ pub(crate) fn call_remote(
     deadline: Deadline,
     read: &mut dyn FnMut(Outcome<'_>),
 ) -> Result<Step, Failure> {
+    let unconnected = |error| Failure { exception: communication(&error, false), may_repeat: true };
+    while let Some((shared, is_new)) = peer.duplex(deadline).map_err(unconnected)? {
+        match shared.call(call, deadline, read) {
+            // It was closed before the call was begun: a new one may work.
+            Err(failure) if failure.may_repeat && !is_new => {}
+            called => return called,
+        }
+    }
     // All idle connections may have been closed, and then the new one must work.
     for _ in 0..=crate::limits::CONNECTIONS_PER_SERVER {
-        let mut link = peer
-            .take(deadline)
-            .map_err(|error| Failure { exception: communication(&error, false), may_repeat: true })?;
-        let called = link.send(call).and_then(|id| match call.response {
+        let mut link = peer.take(deadline).map_err(unconnected)?;
+        let called = link.send(call, deadline).and_then(|id| match call.response {
             Response::None => Ok(Step::Done),
-            Response::Server | Response::Target => link.receive(id, deadline, read),
+            Response::Server | Response::Target => link.receive(call, id, deadline, read),
         });
         match called {
             Ok(step) => {
@@ -135,32 +202,63 @@ pub(crate) fn call_remote(
     Err(SystemException::new(Kind::Transient, 0, Completion::No).into())
 }
 
-/// Calls an object of this process: through its adapter, without a connection.
+/// Sends a whole message to which nothing comes back.
+pub(crate) fn send_message(peer: &Peer, message: &[u8], deadline: Deadline) -> io::Result<()> {
+    if let Some((shared, _)) = peer.duplex(deadline)? {
+        return shared.send_message(message, deadline);
+    }
+    let mut link = peer.take(deadline)?;
+    match link.send_message(message, deadline) {
+        Ok(()) => {
+            peer.give_back(link);
+            Ok(())
+        }
+        Err(error) => {
+            peer.discard(link);
+            Err(error)
+        }
+    }
+}
+
+/// Calls an object of this process, whose target is a key: through its adapter, without a connection.
 pub(crate) fn call_local(
     core: &Core,
-    key: &[u8],
-    operation: &str,
-    is_awaited: bool,
-    write: Write<'_>,
+    call: &Call<'_>,
     read: &mut dyn FnMut(Outcome<'_>),
 ) -> Result<Step, Failure> {
     let mut buffers = core.local_buffers();
-    write(&mut buffers.request).map_err(|error| marshal(error, Completion::No))?;
+    (call.write)(&mut buffers.request).map_err(|error| marshal(error, Completion::No))?;
+    // What is called is finished when the call returns: nobody needs to know more before.
+    let response = if call.response.is_expected() { Response::Target } else { Response::None };
     let request = Request {
         id: RequestId(0),
-        response: if is_awaited { Response::Target } else { Response::None },
-        target: Target::Key(key),
-        operation,
-        contexts: TaggedList::default(),
+        response,
+        target: call.target.clone(),
+        operation: call.operation,
+        contexts: TaggedList::from(call.contexts),
     };
     let arguments = Decoder::new(buffers.request.as_bytes(), ByteOrder::NATIVE, Version::V1_2);
-    let mut reply = Reply::new(&mut buffers.reply, RequestId(0), is_awaited);
-    core.registry.dispatch(&request, arguments, &mut reply);
+    let nothing: Sender<'_> = &mut |_| {};
+    let mut reply = Reply::new(&mut buffers.reply, RequestId(0), response, nothing);
+    core.registry.dispatch(&request, arguments, &mut reply).or_refused()?;
     let called = match Message::read(buffers.reply.as_bytes()) {
-        _ if !is_awaited => Ok(Step::Done),
-        Ok(Message::Reply(reply, body)) => step(reply.status, body, read),
+        _ if !response.is_expected() => Ok(Step::Done),
+        Ok(Message::Reply(reply, body)) => {
+            call.receive(&reply.contexts);
+            step(reply.status, body, read)
+        }
         _ => Err(SystemException::new(Kind::Internal, 0, Completion::Maybe).into()),
     };
     core.keep_local_buffers(buffers);
     called
+}
+
+/// Whether an object of this process is there.
+pub(crate) fn locate_local(core: &Core, key: &[u8], read: &mut dyn FnMut(Outcome<'_>)) -> Step {
+    match core.registry.locate(key) {
+        Located::Here => read(Outcome::Result(Decoder::new(&[], ByteOrder::NATIVE, Version::V1_2))),
+        Located::Unknown => read(Outcome::System(not_active())),
+        Located::Forward(to) => return Step::Forward(to),
+    }
+    Step::Done
 }

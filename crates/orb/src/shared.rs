@@ -1,40 +1,70 @@
-//! A connection of asynchronous calls: requests of all threads, and one thread that reads replies.
+//! A connection of many callers: requests of all threads, and one thread that reads.
+//!
+//! Asynchronous calls have one. Where both ends of a connection call (`duplex`), blocking calls have it too, and
+//! the requests of the other end are served on threads of their own: a servant may call back meanwhile.
 //!
 //! Locks are held for short times only, and never while an outcome is given to its caller. A request that has
 //! reached its deadline gets its outcome from the reader, which wakes for it.
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Instant;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
 
 use punctual_giop::characters::CharacterSet;
-use punctual_giop::codeset::Chosen;
-use punctual_giop::message::{self, Message, RequestId};
+use punctual_giop::connection::{Action, Event, RequestIds, Role};
+use punctual_giop::message::{self, Addressing, Message, RequestId};
+use punctual_giop::reassembly::{Joined, Whole};
 use punctual_giop::{
-    ByteOrder, Completion, Encoder, Reference, SystemException, SystemExceptionKind as Kind, Version,
+    ByteOrder, Completion, Encoder, Reference, SystemException, SystemExceptionKind as Kind, Tagged, Version,
 };
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use std::os::fd::OwnedFd;
 
-use crate::call::{Call, Step, characters, step};
+use crate::call::{Call, Failure, Step, reply_step};
+use crate::contexts::Contexts;
+use crate::counted::Mutex;
+use crate::duplex::Served;
 use crate::exception::communication;
+use crate::framing::Framing;
 use crate::inbox::Inbox;
 use crate::outcome::Outcome;
-use crate::transport::{Deadline, Endpoint, Stream};
+use crate::session::{Session, unanswered};
+use crate::transport::{Deadline, Stream};
 
 /// What is done with the outcome of a call.
 pub(crate) type Done = Box<dyn FnOnce(Outcome<'_>) + Send>;
 
-/// What is done if the object is elsewhere.
-pub(crate) type Forwarded = Box<dyn FnOnce(Reference, Done) + Send>;
+/// Why a request is to be sent again.
+#[derive(Debug)]
+pub(crate) enum Redirect {
+    /// The object is elsewhere.
+    Forward(Reference),
+    /// The server wants the object named so.
+    Address(Addressing),
+    /// The server has closed the connection, and did not begin it.
+    Reconnect,
+}
+
+/// Sends the request again.
+pub(crate) type Again = Box<dyn FnOnce(Redirect, Done) + Send>;
+
+/// Who awaits a reply.
+pub(crate) enum Awaits {
+    /// A call that goes on when the reply is there.
+    Later(Done, Again),
+    /// A thread that waits for the whole message, or for why there is none.
+    Thread(SyncSender<Result<Joined, Failure>>),
+}
 
 /// A request whose reply is awaited.
 pub(crate) struct Sent {
-    pub done: Done,
-    pub forwarded: Forwarded,
+    pub awaits: Awaits,
     pub deadline: Deadline,
+    /// Takes the contexts of the reply, where no thread waits for it.
+    pub received: Option<Contexts>,
 }
 
 #[derive(Default)]
@@ -43,81 +73,169 @@ struct Waiting {
     is_closed: bool,
 }
 
+/// What the first request of a connection tells the other end.
+pub(crate) type First = Vec<(u32, Vec<u8>)>;
+
 struct Outbox {
     encoder: Encoder,
-    last_id: u32,
-    /// What the first request tells the server.
-    chosen: Option<Chosen>,
+    ids: RequestIds,
+    first: First,
+    /// How long one write may wait, as the socket has it.
+    write_timeout: Option<Duration>,
+}
+
+/// How a connection is begun.
+pub(crate) struct Opening {
+    pub version: Version,
+    pub ids: RequestIds,
+    pub first: First,
+    /// Of strings in the requests of this end.
+    pub characters: CharacterSet,
+    pub framing: Framing,
+    /// What serves the requests of the other end, if it may send some.
+    pub served: Option<Served>,
 }
 
 /// A connection of many callers.
 pub(crate) struct Shared {
-    stream: Stream,
+    stream: Arc<Stream>,
     outbox: Mutex<Outbox>,
     waiting: Mutex<Waiting>,
-    /// Of strings.
     characters: CharacterSet,
+    framing: Framing,
+    served: Option<Served>,
+    reader: OnceLock<ThreadId>,
     /// Wakes the reader.
     bell: OwnedFd,
 }
 
 impl Shared {
-    /// Connects, and starts the reader.
-    pub fn open(
-        endpoint: &Endpoint,
-        version: Version,
-        chosen: Option<Chosen>,
-        message_bytes_max: usize,
-        deadline: Deadline,
-    ) -> io::Result<Arc<Self>> {
-        let stream = Stream::connect(endpoint, deadline)?;
+    /// Has this stream. Somebody must [`Shared::run`] it.
+    pub fn new(stream: Arc<Stream>, opening: Opening) -> io::Result<Arc<Self>> {
+        let Opening { version, ids, first, characters, framing, served } = opening;
         let mut encoder = Encoder::new(ByteOrder::NATIVE, version);
-        encoder.set_characters(characters(chosen));
-        let shared = Arc::new(Self {
+        encoder.set_characters(characters);
+        Ok(Arc::new(Self {
             stream,
-            outbox: Mutex::new(Outbox { encoder, last_id: 0, chosen }),
+            outbox: Mutex::new(Outbox { encoder, ids, first, write_timeout: None }),
             waiting: Mutex::default(),
-            characters: characters(chosen),
+            characters,
+            framing,
+            served,
+            reader: OnceLock::new(),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-        });
-        let reader = Arc::clone(&shared);
+        }))
+    }
+
+    /// Starts a reader.
+    pub fn start(self: &Arc<Self>) -> io::Result<()> {
+        let reader = Arc::clone(self);
+        let inbox = Inbox::new(self.framing);
         let name = "punctual-reply".to_owned();
-        thread::Builder::new().name(name).spawn(move || reader.run(Inbox::new(message_bytes_max)))?;
-        Ok(shared)
+        thread::Builder::new().name(name).spawn(move || reader.run(inbox)).map(drop)
+    }
+
+    /// What serves the requests of the other end.
+    pub fn served(&self) -> Option<&Served> {
+        self.served.as_ref()
+    }
+
+    /// Whether this thread reads its replies, and must not wait for one.
+    pub fn is_read_here(&self) -> bool {
+        self.reader.get() == Some(&thread::current().id())
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request. Without success the caller gets back what it gave.
-    pub fn send(&self, call: &Call<'_>, sent: Sent) -> Result<(), (SystemException, Option<Sent>)> {
-        let has_deadline = sent.deadline.is_some();
-        let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
-        outbox.last_id = outbox.last_id.wrapping_add(1);
-        let id = RequestId(outbox.last_id);
-        outbox.encoder.clear();
-        let chosen = outbox.chosen.filter(|_| id.0 == 1).map(Chosen::to_context);
-        if let Err(exception) = call.encode(id, chosen.as_ref(), &mut outbox.encoder) {
-            return Err((exception, Some(sent)));
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request, whose reply is awaited or not. Without success the caller gets back what it gave.
+    pub fn send(
+        &self,
+        call: &Call<'_>,
+        deadline: Deadline,
+        sent: Option<Sent>,
+    ) -> Result<RequestId, (SystemException, Option<Sent>)> {
+        let has_deadline = sent.as_ref().is_some_and(|sent| sent.deadline.is_some());
+        let mut outbox = self.outbox();
+        let id = self.next_id(&mut outbox);
+        let Outbox { encoder, first, write_timeout, .. } = &mut *outbox;
+        encoder.clear();
+        let contexts: Vec<Tagged<'_>> = first.iter().map(|(id, data)| Tagged { id: *id, data }).collect();
+        if let Err(exception) = call.encode(id, &contexts, encoder) {
+            return Err((exception, sent));
         }
         {
             let mut waiting = self.waiting();
             if waiting.is_closed {
-                let exception = SystemException::new(Kind::Transient, 0, Completion::No);
-                return Err((exception, Some(sent)));
+                return Err((SystemException::new(Kind::Transient, 0, Completion::No), sent));
             }
-            waiting.sent.insert(id, sent);
+            if let Some(sent) = sent {
+                waiting.sent.insert(id, sent);
+            }
         }
-        if let Err(error) = self.stream.write(outbox.encoder.as_bytes(), &[]) {
+        let written = self.framing.send_until(&self.stream, encoder.as_bytes(), deadline, write_timeout);
+        if let Err(error) = written {
+            // A part of the message may be sent.
             self.stream.shutdown();
             return Err((communication(&error, false), self.waiting().sent.remove(&id)));
         }
+        first.clear();
         drop(outbox);
         if has_deadline {
             self.ring();
         }
-        Ok(())
+        Ok(id)
+    }
+
+    /// A number that no request has whose reply is awaited.
+    fn next_id(&self, outbox: &mut Outbox) -> RequestId {
+        let waiting = self.waiting();
+        loop {
+            let id = outbox.ids.take();
+            if !waiting.sent.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// Calls, and waits for the reply: not in the thread that reads.
+    pub fn call(
+        &self,
+        call: &Call<'_>,
+        deadline: Deadline,
+        read: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<Step, Failure> {
+        let unsent = |(exception, _): (SystemException, _)| {
+            let may_repeat = exception.completed == Completion::No && self.is_closed();
+            Failure { exception, may_repeat }
+        };
+        if !call.response.is_expected() {
+            return self.send(call, deadline, None).map(|_| Step::Done).map_err(unsent);
+        }
+        let (sender, reply) = sync_channel(1);
+        let sent = Sent { awaits: Awaits::Thread(sender), deadline, received: None };
+        let id = self.send(call, deadline, Some(sent)).map_err(unsent)?;
+        let lost = || Failure::from(unanswered(Action::Fail));
+        let whole = reply.recv().unwrap_or_else(|_| Err(lost()))?;
+        let message = Message::read_whole(whole.whole()).map_err(|_| lost())?;
+        call.receive_of(id, &message);
+        reply_step(id, message, self.characters, read).unwrap_or_else(|| Err(lost()))
+    }
+
+    /// Sends a message that was written elsewhere.
+    pub fn send_message(&self, bytes: &[u8], deadline: Deadline) -> io::Result<()> {
+        let mut outbox = self.outbox();
+        let sent = self.framing.send_until(&self.stream, bytes, deadline, &mut outbox.write_timeout);
+        if sent.is_err() {
+            // A part of the message may be sent.
+            self.stream.shutdown();
+        }
+        sent
     }
 
     /// Whether a request cannot be sent any more.
@@ -125,8 +243,12 @@ impl Shared {
         self.waiting().is_closed
     }
 
-    /// Ends the connection, and with it the reader.
+    /// Ends the connection, and with it the reader. Where the other end calls too, it learns that its requests were not
+    /// begun.
     pub fn close(&self) {
+        if self.served.is_some() {
+            self.say(message::write_close_connection);
+        }
         self.stream.shutdown();
     }
 
@@ -135,62 +257,93 @@ impl Shared {
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 
-    fn run(&self, mut inbox: Inbox) {
+    /// Reads until the connection ends.
+    pub fn run(self: &Arc<Self>, mut inbox: Inbox) {
+        let _ = self.reader.set(thread::current().id());
         let end = self.read(&mut inbox);
+        self.waiting().is_closed = true;
+        if end == Action::SendError {
+            self.say(message::write_message_error);
+        }
         self.stream.shutdown();
-        let mut waiting = self.waiting();
-        waiting.is_closed = true;
-        let sent: Vec<Sent> = waiting.sent.drain().map(|(_, sent)| sent).collect();
-        drop(waiting);
-        sent.into_iter().for_each(|sent| (sent.done)(Outcome::System(end)));
+        let sent: Vec<Sent> = self.waiting().sent.drain().map(|(_, sent)| sent).collect();
+        for sent in sent {
+            let may_repeat = end == Action::Retry;
+            match sent.awaits {
+                Awaits::Later(done, again) if may_repeat => again(Redirect::Reconnect, done),
+                Awaits::Later(done, _) => done(Outcome::System(unanswered(end))),
+                Awaits::Thread(waits) => {
+                    // It waits until it gets this.
+                    let _ = waits.send(Err(Failure { exception: unanswered(end), may_repeat }));
+                }
+            }
+        }
     }
 
-    /// Reads replies until the connection ends: what those get that still wait.
-    fn read(&self, inbox: &mut Inbox) -> SystemException {
-        let lost = |error: io::Error| communication(&error, true);
+    /// Reads until the connection ends: how it ends.
+    fn read(self: &Arc<Self>, inbox: &mut Inbox) -> Action {
+        let mut session = Session::new(if self.served.is_some() { Role::Both } else { Role::Client });
         loop {
             match inbox.poll(&self.stream) {
                 Ok(Some(true)) => {}
-                Ok(Some(false)) => return lost(io::ErrorKind::UnexpectedEof.into()),
                 Ok(None) => {
                     self.expire();
-                    if let Err(error) = self.sleep() {
-                        return lost(error);
+                    match self.sleep(inbox.owed()) {
+                        Ok(()) => continue,
+                        Err(_) => return session.on(Event::Broken),
                     }
-                    continue;
                 }
-                Err(error) => return lost(error),
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    return session.on(Event::Malformed);
+                }
+                Ok(Some(false)) | Err(_) => return session.on(Event::Broken),
             }
-            match Message::read(inbox.message()) {
-                Ok(Message::Reply(reply, mut body)) => {
-                    body.set_characters(self.characters);
-                    self.settle(reply.id, reply.status, body);
+            let whole = inbox.message();
+            match session.receive(whole) {
+                (Action::Complete, Some(Message::Reply(reply, _))) => self.settle(reply.id, whole),
+                (Action::Complete, Some(Message::LocateReply(reply, _))) => self.settle(reply.id, whole),
+                (Action::Dispatch, Some(message)) => self.dispatch(whole, &message),
+                (Action::Cancel, Some(Message::CancelRequest(id))) => {
+                    self.served.iter().for_each(|served| served.cancel(id));
                 }
-                Ok(Message::CloseConnection) => {
-                    return SystemException::new(Kind::Transient, 0, Completion::No);
-                }
-                Ok(Message::LocateReply(..) | Message::CancelRequest(_)) => {}
-                Ok(_) => return SystemException::new(Kind::CommFailure, 0, Completion::Maybe),
-                Err(_) => return SystemException::new(Kind::Marshal, 0, Completion::Maybe),
+                (
+                    Action::Ignore | Action::Drain | Action::Complete | Action::Dispatch | Action::Cancel,
+                    _,
+                ) => {}
+                (end, _) => return end,
             }
         }
     }
 
     /// Gives an outcome to whom it is for. A reply that nobody awaits is dropped.
-    fn settle(&self, id: RequestId, status: message::ReplyStatus, body: punctual_giop::Decoder<'_>) {
+    fn settle(&self, id: RequestId, whole: Whole<'_>) {
         let Some(sent) = self.waiting().sent.remove(&id) else { return };
-        let mut done = Some(sent.done);
+        let (done, again) = match sent.awaits {
+            Awaits::Later(done, again) => (done, again),
+            Awaits::Thread(waits) => {
+                // It waits until it gets this.
+                let _ = waits.send(Ok(whole.to_joined()));
+                return;
+            }
+        };
+        let mut done = Some(done);
         let mut read = |outcome: Outcome<'_>| {
             if let Some(done) = done.take() {
                 done(outcome);
             }
         };
-        let step = step(status, body, &mut read);
+        let Ok(message) = Message::read_whole(whole) else { return };
+        if let (Some(received), Message::Reply(reply, _)) = (sent.received, &message) {
+            received.receive(&reply.contexts);
+        }
+        let step = reply_step(id, message, self.characters, &mut read);
         let Some(done) = done else { return };
         match step {
-            Ok(Step::Forward(to)) => (sent.forwarded)(to, done),
-            Ok(Step::Done) => {}
-            Err(failure) => done(Outcome::System(failure.exception)),
+            Some(Ok(Step::Forward(to))) => again(Redirect::Forward(to), done),
+            Some(Ok(Step::Address(addressing))) => again(Redirect::Address(addressing), done),
+            Some(Ok(Step::Done)) => {}
+            Some(Err(failure)) => done(Outcome::System(failure.exception)),
+            None => done(Outcome::System(unanswered(Action::Fail))),
         }
     }
 
@@ -205,24 +358,28 @@ impl Shared {
             over.into_iter().filter_map(|id| waiting.sent.remove(&id).map(|sent| (id, sent))).collect();
         drop(waiting);
         for (id, sent) in over {
-            self.cancel(id);
+            self.say(|to| message::write_cancel_request(id, to));
             let exception = SystemException::new(Kind::Timeout, 0, Completion::Maybe);
-            (sent.done)(Outcome::System(exception));
+            match sent.awaits {
+                Awaits::Later(done, _) => done(Outcome::System(exception)),
+                Awaits::Thread(waits) => drop(waits.send(Err(exception.into()))),
+            }
         }
     }
 
-    fn cancel(&self, id: RequestId) {
-        let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Sends a short message.
+    fn say(&self, write: impl FnOnce(&mut Encoder) -> Result<(), punctual_giop::Error>) {
+        let mut outbox = self.outbox();
         outbox.encoder.clear();
-        if message::write_cancel_request(id, &mut outbox.encoder).is_ok() {
+        if write(&mut outbox.encoder).is_ok() {
             // A broken connection is found by the reader.
             let _ = self.stream.write(outbox.encoder.as_bytes(), &[]);
         }
     }
 
     /// Sleeps until bytes come, a request with a deadline is sent, or the first deadline.
-    fn sleep(&self) -> io::Result<()> {
-        let first = self.waiting().sent.values().filter_map(|sent| sent.deadline).min();
+    fn sleep(&self, owed: Deadline) -> io::Result<()> {
+        let first = self.waiting().sent.values().filter_map(|sent| sent.deadline).chain(owed).min();
         let left = first.map(|first| first.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let mut fds = [PollFd::new(&self.stream, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];

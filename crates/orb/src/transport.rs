@@ -5,9 +5,11 @@
 
 use std::fmt;
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::mpsc::sync_channel;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use punctual_giop::reference::Address;
@@ -48,6 +50,16 @@ pub(crate) fn left(deadline: Deadline) -> io::Result<Option<Duration>> {
     let Some(deadline) = deadline else { return Ok(None) };
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+}
+
+/// Whether a socket that has one timeout need not get another one. Calls that allow the same time differ by
+/// what has passed since they began.
+pub(crate) fn is_close(set: Option<Duration>, wanted: Option<Duration>) -> bool {
+    match (set, wanted) {
+        (None, None) => true,
+        (Some(set), Some(wanted)) => set.abs_diff(wanted) * 16 < set,
+        _ => false,
+    }
 }
 
 /// A connected stream.
@@ -106,6 +118,34 @@ impl Stream {
         Ok(read)
     }
 
+    /// As [`Stream::write`], until the deadline. The socket's timeout, which is `set`, becomes what is left.
+    ///
+    /// # Errors
+    /// `TimedOut`.
+    pub(crate) fn write_until(
+        &self,
+        mut head: &[u8],
+        mut tail: &[u8],
+        deadline: Deadline,
+        set: &mut Option<Duration>,
+    ) -> io::Result<()> {
+        while !head.is_empty() || !tail.is_empty() {
+            let left = left(deadline)?;
+            if !is_close(*set, left) {
+                self.set_write_timeout(left)?;
+                *set = left;
+            }
+            let written = match self.write_some(head, tail) {
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+                written => written?,
+            };
+            let of_head = written.min(head.len());
+            (head, tail) = (&head[of_head..], &tail[written - of_head..]);
+        }
+        Ok(())
+    }
+
     /// Writes all bytes of both parts.
     pub(crate) fn write(&self, mut head: &[u8], mut tail: &[u8]) -> io::Result<()> {
         while !head.is_empty() || !tail.is_empty() {
@@ -119,6 +159,20 @@ impl Stream {
             tail = &tail[written - of_head..];
         }
         Ok(())
+    }
+
+    /// Writes what the socket takes now: how many bytes.
+    pub(crate) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut written = 0;
+        while written < bytes.len() {
+            match net::send(&self.socket, &bytes[written..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(more) => written += more,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(written)
     }
 
     fn write_some(&self, head: &[u8], tail: &[u8]) -> rustix::io::Result<usize> {
@@ -136,6 +190,12 @@ impl Stream {
         !matches!(net::recv(&self.socket, &mut byte[..], flags), Err(Errno::AGAIN))
     }
 
+    /// Nothing is read any more: a thread that waits on it wakes up. Replies can still be written.
+    pub(crate) fn shutdown_read(&self) {
+        // Fails if the other side was quicker.
+        let _ = net::shutdown(&self.socket, net::Shutdown::Read);
+    }
+
     /// Ends both directions: a thread that waits on it wakes up.
     pub(crate) fn shutdown(&self) {
         // Fails if the other side was quicker.
@@ -149,9 +209,24 @@ impl AsFd for Stream {
     }
 }
 
+/// The addresses of a host. The system's search has no deadline of its own: a thread waits for it.
+fn find(address: &Address, deadline: Deadline) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(ip) = address.host.parse::<IpAddr>() {
+        return Ok(vec![(ip, address.port).into()]);
+    }
+    let (host, port) = (address.host.clone(), address.port);
+    let search = move || (&*host, port).to_socket_addrs().map(Iterator::collect);
+    let Some(left) = left(deadline)? else { return search() };
+    let (sender, receiver) = sync_channel(1);
+    let name = "punctual-find".to_owned();
+    // Nobody listens if it takes too long.
+    thread::Builder::new().name(name).spawn(move || drop(sender.send(search())))?;
+    receiver.recv_timeout(left).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
 fn connect_tcp(address: &Address, deadline: Deadline) -> io::Result<Stream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{address} has no address"));
-    for one in (&*address.host, address.port).to_socket_addrs()? {
+    for one in find(address, deadline)? {
         let connected = match left(deadline)? {
             Some(left) => TcpStream::connect_timeout(&one, left),
             None => TcpStream::connect(one),

@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use punctual_giop::Reference;
+use punctual_giop::exception::minor;
+use punctual_giop::{Reference, SystemExceptionKind};
 use punctual_orb::naming::cos_naming::naming_context::{BindError, ResolveError};
 use punctual_orb::naming::cos_naming::{
     BindingIteratorClient, NameComponent, NamingContextClient, NamingContextExtClient,
@@ -93,6 +94,37 @@ fn names_in_references_are_resolved() {
     assert!(root.to_url("", "a").is_err() && root.to_url(&address, "/").is_err());
     assert_eq!(root.to_name("x\\.y").expect("a name"), name(&["x.y"]));
     assert_eq!(root.to_string(&name(&["x.y"])).as_deref(), Ok("x\\.y"));
+}
+
+#[test]
+fn an_orb_finds_what_it_was_told_and_asks_naming_services() {
+    let service = service();
+    let client = Orb::new(Options::default()).expect("an ORB");
+    let refused = |text: &str| {
+        let failed = client.reference(text).expect_err("it leads nowhere");
+        (failed.kind, failed.standard_minor())
+    };
+    let bad = |minor: u16| (SystemExceptionKind::BadParam, Some(minor.into()));
+    for unknown in ["corbaloc:rir:", "corbaloc:rir:/Other", "corbaname:rir:#a"] {
+        assert_eq!(refused(unknown), bad(minor::BAD_REFERENCE), "{unknown}");
+    }
+    client.set_initial_reference("NameService", service.root.clone());
+    let root: NamingContextExtClient = client.resolve("corbaloc:rir:").expect("a naming context");
+    root.bind(&name(&["a"]), &service.root).expect("a new name");
+    for text in
+        ["corbaloc:rir:/NameService", "corbaname:rir:", "corbaname:rir:#a", "corbaname:rir:/NameService#a"]
+    {
+        assert_eq!(client.reference(text), Ok(service.root.clone()), "{text}");
+    }
+    let elsewhere = service.address.replace("corbaloc", "corbaname");
+    assert_eq!(client.reference(&format!("{elsewhere}#a")), Ok(service.root.clone()));
+    // By name, an object of an interface.
+    assert!(client.resolve::<NamingContextExtClient>(&format!("{elsewhere}#a")).is_ok());
+    assert_eq!(refused(&format!("{elsewhere}#b")), bad(minor::BAD_REFERENCE));
+    assert_eq!(refused("corbaloc:rir:/Other"), bad(minor::BAD_REFERENCE));
+    assert_eq!(refused("file:///tmp/x"), bad(minor::BAD_SCHEME));
+    assert_eq!(refused("corbaloc:carrier:pigeon/key"), bad(minor::BAD_ADDRESS));
+    assert_eq!(refused("corbaname::host#a%"), bad(minor::BAD_SCHEME_SPECIFIC));
 }
 
 /// omniORB's client of naming services.

@@ -14,7 +14,7 @@ pub struct Slow {
     pub wait_max: Nanos,
     /// The depth of the bucket, as time at `rate`.
     pub burst: Nanos,
-    /// From when until when nothing leaves the queue. What waits leaves at the end.
+    /// Begin and end of the time in which nothing leaves the queue. All that waits leaves at the end.
     pub stall: (Instant, Instant),
     free_at: Instant,
 }

@@ -108,9 +108,9 @@ pub struct Judgement {
     pub due: Option<SimTime>,
     /// Whether its logical arrival follows from its send times: nothing has delayed it at its source.
     pub is_known: bool,
-    /// It was delivered after its due time without excuse.
+    /// True if the message was delivered after its due time without an excuse.
     pub missed: bool,
-    /// It has a promise, and no fault touched it.
+    /// True if the message has a guarantee, and no fault affected it.
     pub counts: bool,
     /// A fault touched it.
     pub excused: bool,

@@ -101,6 +101,9 @@ pub struct TcpCounts {
     pub periods: u64,
     /// Segments that found no buffer at the receiver.
     pub unbuffered: u64,
+    /// Ends that went on with the handler of their link, after their own handlers.
+    #[serde(default)]
+    pub late: u64,
 }
 
 impl AddAssign for TcpCounts {
@@ -116,6 +119,7 @@ impl AddAssign for TcpCounts {
             promised,
             periods,
             unbuffered,
+            late,
         } = more;
         self.opened += opened;
         self.complete += complete;
@@ -127,6 +131,7 @@ impl AddAssign for TcpCounts {
         self.promised += promised;
         self.periods += periods;
         self.unbuffered += unbuffered;
+        self.late += late;
     }
 }
 

@@ -20,9 +20,9 @@ pub struct Silence {
 pub struct SentMessage {
     /// Time of sending.
     pub sent: SimTime,
-    /// It keeps the contract; a message that does not takes no number.
+    /// True if the message keeps the contract. Other messages have no number.
     pub promised: bool,
-    /// It was delivered.
+    /// True if the message was delivered.
     pub delivered: bool,
     /// Another fault touched it: it need not have reached the sink, and the next one begins a new run.
     pub touched: bool,

@@ -45,7 +45,7 @@ fn nothing_is_violated(options: &Options) -> (TcpCounts, u64) {
 #[test]
 fn connections_and_channels_keep_their_promises_beside_each_other() {
     let (tcp, _) = nothing_is_violated(&with_tcp());
-    assert!(tcp.promised > 1_000 && tcp.periods > 50 && tcp.excused > 5, "{tcp:?}");
+    assert!(tcp.promised > 1_000 && tcp.periods > 50 && tcp.excused > 5 && tcp.late > 30, "{tcp:?}");
 }
 
 #[test]
@@ -79,6 +79,13 @@ fn violations(sabotage: Sabotage) -> Vec<String> {
 fn bytes_that_are_altered_are_caught() {
     let found = violations(Sabotage { tcp_misread: Ppm(10_000), ..Sabotage::default() });
     assert!(found.iter().any(|what| what.contains("is not the one that was written")), "{found:#?}");
+}
+
+/// The handler of a link has the timers of all its connections in TIME-WAIT: the end of one must not lose those of the others.
+#[test]
+fn timers_that_are_lost_with_a_connection_are_caught() {
+    let found = violations(Sabotage { tcp_timers_lost: true, ..Sabotage::default() });
+    assert!(found.iter().any(|what| what.contains("all connections are over, held are")), "{found:#?}");
 }
 
 #[test]

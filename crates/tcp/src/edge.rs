@@ -2,7 +2,9 @@
 //! checksums. Every packet here was checked or made by us, so its layout is valid; an invalid one is left
 //! unchanged.
 
-use smoltcp::wire::{Ipv4Packet, TcpPacket, TcpSeqNumber};
+use alloc::vec::Vec;
+
+use smoltcp::wire::{Ipv4Packet, Ipv6Packet, TcpPacket, TcpSeqNumber};
 
 use crate::wire::layout;
 
@@ -29,6 +31,23 @@ pub(crate) fn seal(packet: &mut [u8]) {
 pub(crate) fn payload(packet: &[u8]) -> Option<(u32, &[u8])> {
     let tcp = TcpPacket::new_unchecked(&packet[layout(packet).ok()?.tcp]);
     (!tcp.payload().is_empty()).then(|| (tcp.seq_number().0 as u32, tcp.payload()))
+}
+
+/// Removes so many bytes from the front of a packet's data, all of them if there are fewer.
+pub(crate) fn cut_front(packet: &mut Vec<u8>, bytes: usize) {
+    let Ok(layout) = layout(packet) else { return };
+    let tcp = TcpPacket::new_unchecked(&packet[layout.tcp.clone()]);
+    let (start, bytes) = (usize::from(tcp.header_len()), bytes.min(tcp.payload().len()));
+    let seq = tcp.seq_number() + bytes;
+    let at = layout.tcp.start + start;
+    packet.drain(at..at + bytes);
+    let (tcp_bytes, total) = (packet.len() - layout.tcp.start, packet.len());
+    if packet[0] >> 4 == 4 {
+        Ipv4Packet::new_unchecked(&mut packet[..]).set_total_len(total as u16);
+    } else {
+        Ipv6Packet::new_unchecked(&mut packet[..]).set_payload_len(tcp_bytes as u16);
+    }
+    TcpPacket::new_unchecked(&mut packet[layout.tcp.start..]).set_seq_number(seq);
 }
 
 /// Sets the sequence number.

@@ -173,6 +173,16 @@ impl Guard {
         changes
     }
 
+    /// The window field that repeats what the machine was given last, beside an acknowledgement of `una`.
+    pub(crate) fn repeated_window(&self, una: u32) -> u16 {
+        u16::try_from(self.window(una) >> self.scale).unwrap_or(u16::MAX)
+    }
+
+    /// The number that was acknowledged last.
+    pub(crate) const fn last_ack_sent(&self) -> u32 {
+        self.last_ack_sent
+    }
+
     /// Bytes beyond `una`, the oldest that is not acknowledged, that the peer takes.
     pub(crate) fn window(&self, una: u32) -> u32 {
         self.granted.map_or(0, |granted| later(granted, una).wrapping_sub(una))

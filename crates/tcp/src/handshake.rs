@@ -9,6 +9,8 @@ pub(crate) struct Handshake {
     pub(crate) syn: Segment,
     /// The sequence number of our SYN.
     pub(crate) iss: u32,
+    /// Whether a SYN of either end was sent again: the first flight is small then (RFC 5681 3.1).
+    pub(crate) is_repeated: bool,
 }
 
 /// A completed handshake.

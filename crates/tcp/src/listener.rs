@@ -106,6 +106,7 @@ impl Listener {
             }
             entry.due = now + FIRST_WAIT * (1 << entry.sent);
             entry.sent += 1;
+            entry.shake.is_repeated = true;
             self.remember(flow, entry);
             self.write_answer(now, &entry.shake, secrets, None, packet);
             return true;
@@ -138,7 +139,9 @@ impl Listener {
     }
 
     fn input_syn(&mut self, now: Instant, syn: &Segment, secrets: &Secrets, reply: &mut Vec<u8>) {
-        if let Some(entry) = self.half_open.get(&syn.flow).filter(|entry| entry.shake.syn.seq == syn.seq) {
+        let known = self.half_open.get_mut(&syn.flow).filter(|entry| entry.shake.syn.seq == syn.seq);
+        if let Some(entry) = known {
+            entry.shake.is_repeated = true;
             let shake = entry.shake;
             return self.write_answer(now, &shake, secrets, None, reply);
         }
@@ -146,12 +149,13 @@ impl Listener {
         // Payload on a SYN is not kept: the peer sends it again.
         let syn = *syn;
         if self.half_open.len() < self.backlog {
-            let shake = Handshake { syn, iss: secrets.initial_sequence(syn.flow, now) };
+            let iss = secrets.initial_sequence(syn.flow, now);
+            let shake = Handshake { syn, iss, is_repeated: false };
             self.remember(syn.flow, HalfOpen { shake, due: now + FIRST_WAIT, sent: 1 });
             return self.write_answer(now, &shake, secrets, None, reply);
         }
         self.cookies_until = Some(now + COOKIE_LIFE);
-        let shake = Handshake { syn, iss: cookie::bake(secrets, &syn, now) };
+        let shake = Handshake { syn, iss: cookie::bake(secrets, &syn, now), is_repeated: false };
         self.write_answer(now, &shake, secrets, Some(&syn), reply);
     }
 
@@ -195,7 +199,8 @@ impl Listener {
             sack,
             ..bare(segment.flow)
         };
-        Some(Handshake { syn, iss: segment.ack?.wrapping_sub(1) })
+        // How often its SYN came is not in the cookie.
+        Some(Handshake { syn, iss: segment.ack?.wrapping_sub(1), is_repeated: true })
     }
 
     fn write_answer(

@@ -3,13 +3,15 @@
 //! acknowledgement ends its recovery, so each further loss of the same window would cost a timeout.
 //!
 //! The machine stays the only one that decides when a loss has happened, how large the window is and when a timeout
-//! is due. This module keeps a copy of the bytes in flight, because the machine's cannot be read, and sends one
-//! segment again for each partial acknowledgement.
+//! is due. This module keeps a copy of the bytes to send, because the machine's cannot be read, and sends one
+//! segment again for each partial acknowledgement. Where the peer acknowledges selectively, each duplicate that brings news
+//! sends the next hole again (RFC 6675): such a duplicate is kept from the machine, which would send another segment for it.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::sequence::{at_or_after, before, within};
+use crate::sacked::Sacked;
+use crate::sequence::{at_or_after, before, earlier, later, within};
 
 /// Duplicate acknowledgements in a row at which the machine sends the oldest segment again (RFC 5681 3.2).
 const REPEATS: u8 = 3;
@@ -25,11 +27,18 @@ pub(crate) struct Acknowledgement {
     pub(crate) is_bare: bool,
 }
 
-/// Bytes in flight, and what of them is to be sent again.
+/// Bytes to send that are not acknowledged, and what of them is to be sent again.
 #[derive(Debug)]
 pub(crate) struct Recovery {
-    flight: VecDeque<u8>,
+    bytes: VecDeque<u8>,
     start: u32,
+    /// End of the bytes in flight.
+    sent: u32,
+    sacked: Sacked,
+    /// Holes before this number were sent again in this recovery.
+    filled: u32,
+    /// End of the hole that is to be sent again.
+    hole_end: Option<u32>,
     longest_bytes: usize,
     window: u16,
     repeats: u8,
@@ -44,8 +53,12 @@ impl Recovery {
     /// No byte is in flight yet; the first will have the number `start`. At most `send_bytes` are in flight.
     pub(crate) fn new(start: u32, send_bytes: usize) -> Self {
         Self {
-            flight: VecDeque::with_capacity(send_bytes),
+            bytes: VecDeque::with_capacity(send_bytes),
             start,
+            sent: start,
+            sacked: Sacked::default(),
+            filled: start,
+            hole_end: None,
             longest_bytes: 0,
             window: 0,
             repeats: 0,
@@ -57,44 +70,81 @@ impl Recovery {
         }
     }
 
+    /// The program has written these bytes.
+    pub(crate) fn enqueue(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+    }
+
+    /// Bytes in flight.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.sent.wrapping_sub(self.start)
+    }
+
+    /// Bytes of the longest segment that has left.
+    pub(crate) const fn longest_bytes(&self) -> usize {
+        self.longest_bytes
+    }
+
+    /// Whether a loss is being repaired, by duplicates or since a timeout.
+    pub(crate) const fn is_repairing(&self) -> bool {
+        self.until.is_some() || self.blocked_until.is_some()
+    }
+
+    /// Whether the peer has bytes behind a hole.
+    pub(crate) fn has_hole(&self) -> bool {
+        !self.sacked.is_empty()
+    }
+
+    /// The machine is told of a loss by duplicate acknowledgements that the peer has not sent.
+    pub(crate) const fn told_of_loss(&mut self) {
+        (self.repeats, self.is_answered) = (REPEATS, false);
+    }
+
+    /// Copies `length` bytes at `seq` to `payload`; fewer if there are not so many.
+    pub(crate) fn copy(&self, seq: u32, length: usize, payload: &mut Vec<u8>) {
+        payload.clear();
+        let at = (seq.wrapping_sub(self.start) as usize).min(self.bytes.len());
+        payload.extend(self.bytes.range(at..(at + length).min(self.bytes.len())));
+    }
+
     /// The machine sent `payload` at `seq`; before that the end of all that was sent was `was_sent`. Returns whether
     /// it sent the oldest byte again because of a timeout.
     pub(crate) fn left(&mut self, seq: u32, payload: &[u8], was_sent: u32) -> bool {
         let is_again = seq == self.start && before(seq, was_sent);
-        let is_timeout = is_again && self.sent_again(was_sent);
+        let end = seq.wrapping_add(payload.len() as u32);
+        let is_timeout = is_again && self.sent_again(was_sent, end);
         self.longest_bytes = self.longest_bytes.max(payload.len());
-        let end = self.start.wrapping_add(self.flight.len() as u32);
-        let known = end.wrapping_sub(seq) as usize;
-        if at_or_after(end, seq) && known < payload.len() {
-            self.flight.extend(&payload[known..]);
-        }
+        self.sent = later(self.sent, end);
         is_timeout
     }
 
     /// The machine sent the oldest segment again, because of duplicate acknowledgements or of a timeout. After a
     /// timeout it sends everything again, so what the copies of that cause is no loss (RFC 6582 4). Returns whether
     /// it was a timeout.
-    fn sent_again(&mut self, was_sent: u32) -> bool {
+    fn sent_again(&mut self, was_sent: u32, end: u32) -> bool {
         let is_fast = self.repeats >= REPEATS && self.until.is_none() && !self.is_answered;
         if !is_fast {
             (self.until, self.blocked_until) = (None, Some(was_sent));
+            self.sacked.clear();
         } else if self.blocked_until.is_none() {
             self.until = Some(was_sent);
         }
-        (self.resend, self.is_partial) = (None, false);
+        (self.resend, self.is_partial, self.filled) = (None, false, end);
         self.is_answered |= is_fast;
         !is_fast
     }
 
-    /// Handles an acknowledgement; returns whether the machine may see it. A duplicate after a partial one is kept
-    /// from it: the third would begin another recovery for the same window.
-    pub(crate) fn acknowledged(&mut self, it: Acknowledgement) -> bool {
+    /// Handles an acknowledgement with selective ones in `blocks`; returns whether the machine may see it. A duplicate after a
+    /// partial one is kept from it: the third would begin another recovery for the same window.
+    pub(crate) fn acknowledged(&mut self, it: Acknowledgement, blocks: &[(u32, u32)]) -> bool {
         let is_repeat =
-            it.is_bare && it.ack == self.start && it.window == self.window && !self.flight.is_empty();
+            it.is_bare && it.ack == self.start && it.window == self.window && self.in_flight() > 0;
         self.window = it.window;
+        let is_news = self.note(blocks);
         if is_repeat {
             self.repeats = self.repeats.saturating_add(1);
-            return !self.is_partial;
+            let fills = is_news && self.until.is_some() && self.fill_next();
+            return !self.is_partial && !fills;
         }
         (self.repeats, self.is_answered) = (0, false);
         if before(self.start, it.ack) {
@@ -103,25 +153,55 @@ impl Recovery {
         true
     }
 
+    /// Notes what the peer has beyond the oldest hole; whether any of it is news. A block outside of what is in flight is none
+    /// of this connection's, or a duplicate (RFC 2883).
+    fn note(&mut self, blocks: &[(u32, u32)]) -> bool {
+        let mut is_news = false;
+        for (from, to) in blocks {
+            if before(self.start, *from) && at_or_after(self.sent, *to) {
+                is_news |= self.sacked.add(*from, *to);
+            }
+        }
+        is_news
+    }
+
+    /// Has the next hole sent again, if one counts as lost; whether there is one.
+    fn fill_next(&mut self) -> bool {
+        let Some(until) = self.until.filter(|_| self.resend.is_none()) else { return self.resend.is_some() };
+        let enough = (usize::from(REPEATS - 1) * self.longest_bytes) as u32;
+        let hole = self.sacked.hole(later(self.start, self.filled), enough);
+        let hole = hole.filter(|(from, _)| before(*from, until));
+        (self.resend, self.hole_end) = (hole.map(|(from, _)| from), hole.map(|(_, to)| to));
+        hole.is_some()
+    }
+
     fn advance(&mut self, ack: u32) {
         let acked = ack.wrapping_sub(self.start) as usize;
-        self.flight.drain(..acked.min(self.flight.len()));
-        self.start = ack;
+        self.bytes.drain(..acked.min(self.bytes.len()));
+        (self.start, self.sent) = (ack, later(self.sent, ack));
+        self.filled = later(self.filled, ack);
+        let was_filled = self.filled != ack;
+        self.sacked.advance(ack);
         self.blocked_until = self.blocked_until.filter(|until| before(ack, *until));
         self.until = self.until.filter(|until| before(ack, *until));
         self.is_partial = self.until.is_some();
-        self.resend = self.until.map(|_| ack);
+        (self.resend, self.hole_end) = (None, None);
+        // What was sent again in this recovery may be on its way: then the next hole is sent, and else the oldest byte.
+        if !self.fill_next() && (self.sacked.is_empty() || !was_filled) {
+            self.resend = self.until.map(|_| ack);
+        }
     }
 
     /// The path carries less than was sent: what is in flight before `until` is sent again, one segment for each
     /// acknowledgement. The loss shows no congestion (RFC 1191 6.5), so the machine does not see it.
     pub(crate) fn path_shrank(&mut self, until: u32) {
         (self.until, self.resend, self.is_partial) = (Some(until), Some(self.start), true);
+        (self.filled, self.hole_end) = (self.start, None);
     }
 
     /// Whether a segment is to be sent again.
     pub(crate) fn is_due(&self) -> bool {
-        self.resend.is_some() && !self.flight.is_empty()
+        self.resend.is_some() && self.in_flight() > 0
     }
 
     /// Takes the segment to send again, of at most `bytes_max` bytes and of no more than one that the machine has
@@ -129,10 +209,12 @@ impl Recovery {
     pub(crate) fn take(&mut self, bytes_max: usize, payload: &mut Vec<u8>) -> Option<u32> {
         payload.clear();
         let seq = self.resend.take()?;
-        let end = self.until?;
+        let end = self.until.map(|until| earlier(until, self.sent))?;
+        let end = self.hole_end.take().map_or(end, |hole| earlier(hole, end));
         let length = (end.wrapping_sub(seq) as usize).min(bytes_max).min(self.longest_bytes);
-        let length = length.min(self.flight.len());
-        payload.extend(self.flight.range(..length));
+        self.copy(seq, length, payload);
+        let length = payload.len();
+        self.filled = later(self.filled, seq.wrapping_add(length as u32));
         (length > 0 && within(seq, self.start, end)).then_some(seq)
     }
 }
@@ -156,12 +238,16 @@ mod tests {
 
     /// The machine sends the 1,000 bytes at `at`; `sent` were sent so far.
     fn send(recovery: &mut Recovery, at: u32, sent: u32) -> bool {
-        recovery.left(START.wrapping_add(at), &[(at / 1_000) as u8; 1_000], START.wrapping_add(sent))
+        let payload = [(at / 1_000) as u8; 1_000];
+        if START.wrapping_add(at) == recovery.start.wrapping_add(recovery.bytes.len() as u32) {
+            recovery.enqueue(&payload);
+        }
+        recovery.left(START.wrapping_add(at), &payload, START.wrapping_add(sent))
     }
 
     fn acknowledge(recovery: &mut Recovery, at: u32) -> bool {
         let ack = START.wrapping_add(at);
-        recovery.acknowledged(Acknowledgement { ack, window: 500, is_bare: true })
+        recovery.acknowledged(Acknowledgement { ack, window: 500, is_bare: true }, &[])
     }
 
     fn taken(recovery: &mut Recovery) -> Option<(u32, Vec<u8>)> {
@@ -272,25 +358,80 @@ mod tests {
             let mut recovery = flight();
             acknowledge(&mut recovery, 0);
             for _ in 0..3 {
-                recovery.acknowledged(Acknowledgement { ack: START, window: 500, is_bare });
+                recovery.acknowledged(Acknowledgement { ack: START, window: 500, is_bare }, &[]);
             }
-            recovery.acknowledged(Acknowledgement { ack: START, window, is_bare });
+            recovery.acknowledged(Acknowledgement { ack: START, window, is_bare }, &[]);
             send(&mut recovery, 0, 4_000);
             assert_eq!(recovery.until.is_some(), is_begun, "{window} {is_bare}");
         }
     }
 
-    /// What the copy holds is what was sent, also where segments overlap, as after a timeout with another size.
+    /// What the copy holds is what was written and not acknowledged, however it is cut into segments.
     #[test]
     fn the_copy_holds_each_byte_once() {
         let mut recovery = Recovery::new(START, 8_000);
+        recovery.enqueue(&[1, 2, 3, 4, 5]);
         recovery.left(START, &[1, 2, 3], START);
-        recovery.left(START.wrapping_add(1), &[2, 3, 4, 5], START.wrapping_add(3));
-        recovery.left(START.wrapping_add(2), &[3, 4], START.wrapping_add(5));
-        assert_eq!(recovery.flight, [1, 2, 3, 4, 5]);
+        recovery.left(START.wrapping_add(1), &[2, 3, 4], START.wrapping_add(3));
+        assert_eq!(recovery.in_flight(), 4);
+        let mut copied = vec![9];
+        recovery.copy(START.wrapping_add(3), 9, &mut copied);
+        assert_eq!(copied, [4, 5]);
+        recovery.left(START.wrapping_add(2), &[3, 4, 5], START.wrapping_add(4));
+        assert_eq!(recovery.bytes, [1, 2, 3, 4, 5]);
         recovery.advance(START.wrapping_add(2));
-        assert_eq!(recovery.flight, [3, 4, 5]);
+        assert_eq!(recovery.bytes, [3, 4, 5]);
         recovery.advance(START.wrapping_add(6));
-        assert!(recovery.flight.is_empty(), "a FIN was acknowledged with the last byte");
+        assert_eq!(recovery.in_flight(), 0);
+        assert!(recovery.bytes.is_empty(), "a FIN was acknowledged with the last byte");
+    }
+
+    fn acknowledge_blocks(recovery: &mut Recovery, at: u32, blocks: &[(u32, u32)]) -> bool {
+        let number = |at: u32| START.wrapping_add(at);
+        let blocks: Vec<_> = blocks.iter().map(|(from, to)| (number(*from), number(*to))).collect();
+        recovery.acknowledged(Acknowledgement { ack: number(at), window: 500, is_bare: true }, &blocks)
+    }
+
+    /// RFC 6675: of eight segments the first, the third and the fourth are lost. Each duplicate with news sends a hole again, and
+    /// is kept from the machine; a hole with too little behind it waits.
+    #[test]
+    fn each_duplicate_with_news_fills_a_hole() {
+        let mut recovery = Recovery::new(START, 16_000);
+        (0..8).for_each(|segment| assert!(!send(&mut recovery, segment * 1_000, segment * 1_000)));
+        // The first acknowledgement shows the window.
+        acknowledge(&mut recovery, 0);
+        for blocks in
+            [&[(1_000, 2_000)][..], &[(4_000, 5_000), (1_000, 2_000)], &[(4_000, 6_000), (1_000, 2_000)]]
+        {
+            assert!(acknowledge_blocks(&mut recovery, 0, blocks), "the machine counts three duplicates");
+            assert_eq!(taken(&mut recovery), None, "it has not begun to recover");
+        }
+        assert!(!send(&mut recovery, 0, 8_000), "its fast retransmission");
+        assert!(acknowledge_blocks(&mut recovery, 0, &[(4_000, 6_000)]), "no news");
+        assert_eq!(taken(&mut recovery), None);
+        assert!(
+            !acknowledge_blocks(&mut recovery, 0, &[(4_000, 7_000)]),
+            "more than two segments are behind the hole"
+        );
+        assert_eq!(taken(&mut recovery), Some((2_000, vec![2; 1_000])));
+        assert!(!acknowledge_blocks(&mut recovery, 0, &[(4_000, 8_000)]));
+        assert_eq!(taken(&mut recovery), Some((3_000, vec![3; 1_000])));
+        // The first segment came, those of the hole are on their way: nothing is sent twice.
+        assert!(acknowledge_blocks(&mut recovery, 2_000, &[(4_000, 8_000)]));
+        assert_eq!(taken(&mut recovery), None);
+        assert!(acknowledge_blocks(&mut recovery, 8_000, &[]));
+        assert!(!recovery.is_repairing() && !recovery.has_hole());
+    }
+
+    /// RFC 2018 8: after a timeout the peer may have forgotten. Blocks outside of what is in flight are none.
+    #[test]
+    fn a_timeout_and_wrong_blocks_leave_no_hole() {
+        let mut recovery = flight();
+        acknowledge_blocks(&mut recovery, 0, &[(0, 1_000), (3_000, 5_000), (2_000, 1_000)]);
+        assert!(!recovery.has_hole());
+        acknowledge_blocks(&mut recovery, 0, &[(2_000, 4_000)]);
+        assert!(recovery.has_hole());
+        assert!(send(&mut recovery, 0, 4_000), "a timeout");
+        assert!(!recovery.has_hole() && recovery.is_repairing());
     }
 }

@@ -204,6 +204,22 @@ fn read(tcp: &TcpPacket<&[u8]>, flow: Flow, tcp_bytes: usize) -> Result<Segment,
     Ok(segment)
 }
 
+/// The ranges of the option of selective acknowledgements (RFC 2018 3) of a packet that [`parse`] has checked: three at most, as
+/// many as fit beside a timestamp.
+pub(crate) fn sacked(packet: &[u8]) -> Vec<(u32, u32)> {
+    let Ok(layout) = layout(packet) else { return Vec::new() };
+    let tcp = TcpPacket::new_unchecked(&packet[layout.tcp]);
+    let mut options = tcp.options();
+    while let Ok((rest, option)) = TcpOption::parse(options) {
+        match option {
+            TcpOption::SackRange(ranges) => return ranges.into_iter().flatten().collect(),
+            TcpOption::EndOfList => break,
+            _ => options = rest,
+        }
+    }
+    Vec::new()
+}
+
 fn read_options(segment: &mut Segment, mut options: &[u8]) -> Result<(), Malformed> {
     while !options.is_empty() {
         let (rest, option) = TcpOption::parse(options).map_err(|_| Malformed::Header)?;

@@ -9,7 +9,7 @@ use punctual_analysis::{Instant, Nanos};
 use punctual_proto::memory::MessageInfo;
 use punctual_proto::signalling::SplitMix64;
 use punctual_rig::{Pool, TestInbox, TestMemory, TestOutbox};
-use punctual_tcp::endsystem::{Endsystem, Rings, Segments, Status, segments_max};
+use punctual_tcp::endsystem::{Accepted, Endsystem, Reset, Rings, Segments, Status, segments_max};
 
 use punctual_tcp::{Config, Ended, Flags, Flow, Secrets, State};
 
@@ -58,6 +58,8 @@ struct World {
     on_the_way: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
     count: u64,
     random: SplitMix64,
+    /// What a listener opens cannot begin.
+    refuses: bool,
     /// Packets of a thousand that are lost, and as many that are duplicated or late.
     faults: u64,
     pool: Pool,
@@ -90,6 +92,7 @@ impl World {
             on_the_way: BTreeMap::new(),
             count: 0,
             random: SplitMix64::new(seed),
+            refuses: false,
             faults,
             pool: Pool::new(512, 2_048),
             config: Config { receive_bytes: 8_192, send_bytes: 8_192, ..Config::default() },
@@ -190,13 +193,36 @@ impl World {
             }
             if let Some(accepted) = host.tcp.accept(0) {
                 let (rings, outbox, inbox) = self.rings(number);
-                let index = self.hosts[number].tcp.adopt(accepted, rings).ok().expect("room");
-                self.add(number, index, outbox, inbox);
+                match self.hosts[number].tcp.adopt(accepted, rings) {
+                    Ok(index) if !self.refuses => self.add(number, index, outbox, inbox),
+                    adopted => out.packets.extend(self.refuse(number, adopted)),
+                }
                 worked = true;
             }
             out.packets.into_iter().for_each(|(packet, _)| self.carry(1 - number, packet));
         }
         worked
+    }
+
+    /// The reset for the peer of a connection that cannot begin.
+    fn refuse(
+        &mut self,
+        host: usize,
+        adopted: Result<u32, (Accepted<TestMemory>, Rings<TestMemory>)>,
+    ) -> Option<(Vec<u8>, u64)> {
+        assert!(self.refuses, "room");
+        let tcp = &mut self.hosts[host].tcp;
+        let reset = match adopted {
+            Ok(index) => {
+                let reset = tcp.refuse(index, self.now);
+                assert!(tcp.remove(index).is_some());
+                reset
+            }
+            Err((accepted, _)) => accepted.refuse(self.now),
+        };
+        let Reset { packet, address } = reset.expect("its peer has seen it open");
+        assert_eq!(address, 0x0a0b, "where the peer's segments came from");
+        Some((packet, address))
     }
 
     fn next(&mut self) -> Option<Instant> {
@@ -509,6 +535,32 @@ fn indices_end_and_come_again() {
     assert!(world.hosts[0].tcp.remove(2).is_some() && world.hosts[0].tcp.remove(2).is_none());
     assert_eq!(connect(&mut world, 6), Some(2));
     assert_eq!(connect(&mut world, 0), None, "port 0 is none");
+}
+
+/// A connection that a listener has opened and that cannot begin, for want of a number or because it is refused, resets its peer
+/// at once. One that this host began and that has no answer yet has no peer to reset.
+#[test]
+fn the_peer_of_a_connection_that_cannot_begin_is_reset() {
+    for has_room in [true, false] {
+        let mut world = World::new(8, 0, 1);
+        world.refuses = true;
+        world.listen();
+        let [remote, local] = ends();
+        for port in 1..=if has_room { 1 } else { 4 } {
+            let flow = Flow { local: SocketAddr::new(local.ip(), port), remote };
+            let (rings, ..) = world.rings(1);
+            let (config, now) = (world.config, world.now);
+            let index = world.hosts[1].tcp.connect(flow, &config, rings, now).ok().expect("room");
+            assert_eq!(world.hosts[1].tcp.refuse(index, now), None);
+        }
+        world.connect();
+        let ended = |world: &World| world.status(0).and_then(|status| status.ended);
+        assert!(
+            world.run(Nanos::from_millis(20), |_| {}, |world| ended(world).is_some()),
+            "has room: {has_room}"
+        );
+        assert_eq!(ended(&world), Some(Ended::Reset));
+    }
 }
 
 /// An input handler has work while a packet waits, or what came waits for room; else a call would only cost its budget.

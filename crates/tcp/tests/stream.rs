@@ -75,7 +75,8 @@ fn seeds() -> std::ops::Range<u64> {
 #[test]
 fn everything_at_once_with_every_kind_of_connection() {
     let mut simulated = Nanos::ZERO;
-    for seed in seeds() {
+    // Seed 1396 once stalled: bytes that only a shrinking window was told of counted as sent.
+    for seed in seeds().chain([1_396]) {
         let faults = Faults { lost: (seed % 37) * 8, reordered: 50, duplicated: 50, corrupted: 10 };
         let config = Config {
             has_timestamps: seed % 2 == 0,

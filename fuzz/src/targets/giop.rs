@@ -4,7 +4,7 @@ use punctual_giop::codeset::{Chosen, CodeSets};
 use punctual_giop::connection::{Action, Event, Role, State, step};
 use punctual_giop::context::ListenPoints;
 use punctual_giop::message::{Header, Message, MessageType, ReplyStatus, Request};
-use punctual_giop::reassembly::{Pushed, Reassembly, pieces};
+use punctual_giop::reassembly::{Pushed, Reassembly, Whole, pieces};
 use punctual_giop::reference::{IiopProfile, Link, component, stringify};
 use punctual_giop::{
     Any, ByteOrder, Decode, Decoder, Encode, Encoder, Fixed, Reference, SystemException, Version, WString,
@@ -78,13 +78,15 @@ pub fn messages(data: &[u8]) {
         let Ok(length) = header.message_bytes(rest.len() - Header::BYTES) else { return };
         let (message, behind) = rest.split_at(length);
         rest = behind;
+        let admitted = reassembly.admit(&header);
         let pushed = reassembly.push(&header, message);
+        assert!(admitted.is_ok() || pushed.is_err(), "what is refused ahead is refused");
         assert!(reassembly.held_bytes() <= HELD_BYTES_MAX);
         match pushed {
-            Ok(Pushed::Whole) => whole(message),
+            Ok(Pushed::Whole) => whole(message.into()),
             Ok(Pushed::Completed(message)) => {
-                assert!(message.len() <= HELD_BYTES_MAX);
-                whole(&message);
+                assert!(message.whole().bytes.len() <= HELD_BYTES_MAX);
+                whole(message.whole());
             }
             Ok(Pushed::Kept) => {}
             Err(_) => return,
@@ -93,8 +95,9 @@ pub fn messages(data: &[u8]) {
 }
 
 /// One whole message.
-fn whole(bytes: &[u8]) {
-    let Ok(message) = Message::read(bytes) else { return };
+fn whole(all: Whole<'_>) {
+    let bytes = all.bytes;
+    let Ok(message) = Message::read_whole(all) else { return };
     match message {
         Message::Request(request, body) => same_again(&request, body),
         Message::Reply(reply, mut body) => match reply.status {
@@ -147,7 +150,7 @@ fn cut_and_joined(bytes: &[u8]) {
         match reassembly.push(&header, &piece).expect("a fragment") {
             Pushed::Kept => {}
             Pushed::Whole => return assert_eq!(piece, expected),
-            Pushed::Completed(whole) => return assert_eq!(whole, expected),
+            Pushed::Completed(whole) => return assert_eq!(whole.whole().bytes, expected),
         }
     }
     panic!("it does not end");

@@ -87,7 +87,7 @@ impl Task {
 /// How long a segment that has begun blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Convention {
-    /// All of its length: the text books.
+    /// The whole length of the segment counts, as in textbooks on real-time scheduling.
     #[default]
     TextBook,
     /// All but one tick, because it began at least a tick ago: integer-time theory. The difference may be

@@ -2,7 +2,7 @@
 //! Coq).
 //!
 //! Sets are small, filled until utilisation or bounds refuse. Every bound that is held must be at least the
-//! oracle's response time at the channel's place in the order, blocking counted in full (the text books).
+//! oracle's response time at the channel's place in the order, blocking counted in full (as in textbooks).
 
 use punctual_analysis::{
     AdmissionPolicy, Blocking, Class, Demand, Interference, Nanos, Ppm, StageKey, StageModel, Urgency,

@@ -12,7 +12,7 @@ pub struct Types<'a> {
 }
 
 impl<'a> Types<'a> {
-    /// Of this file.
+    /// The types of an IDL file.
     pub fn new(specification: &'a Specification) -> Self {
         Self { specification, open: Vec::new() }
     }

@@ -16,7 +16,7 @@ use crate::late::{counted_late, is_best_effort_host, late_wakes};
 pub struct DaemonView {
     /// The daemon's host.
     pub host: String,
-    /// Its links, by name.
+    /// Links of the daemon, by name.
     pub links: BTreeMap<String, DaemonLink>,
 }
 

@@ -22,9 +22,9 @@ const REST: Nanos = Nanos::from_micros(200);
 /// One link of the configuration.
 #[derive(Clone, Debug, Serialize)]
 pub struct MeasuredLink {
-    /// Its name.
+    /// Name of the link.
     pub name: String,
-    /// Its driver.
+    /// Driver of the link.
     pub driver: Driver,
     /// The configured rate, in bit/s.
     pub rate_configured: u64,

@@ -44,7 +44,7 @@ pub struct Report {
     pub quick: bool,
     /// The profile as it was written.
     pub profile: Profile,
-    /// Where.
+    /// File that the profile was written to.
     pub output: PathBuf,
     /// How the values that are used come about.
     pub rule: String,

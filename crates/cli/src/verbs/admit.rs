@@ -13,7 +13,8 @@ use crate::host::{Host, Traffic, degraded, not_opened};
 use crate::output::{Outcome, Output, table};
 use crate::values;
 
-/// Show whether a channel would be admitted, and with which bounds, without opening it. The receiver must be listening.
+/// Show whether a channel would be admitted, and which delay each host and link would promise. The channel is not opened. A
+/// receiver must be listening.
 #[derive(Args)]
 #[command(
     after_help = "Example: punctual admit cam@hostb --rate 25/s --size 110KB --deadline 80ms --explain\n\
@@ -25,7 +26,7 @@ pub struct Admit {
     peer: Address,
     #[command(flatten)]
     traffic: Traffic,
-    /// Show what the bound of each stage consists of.
+    /// Show how the bound of each stage (CPU or link on the route) is made up.
     #[arg(long)]
     explain: bool,
     #[command(flatten)]

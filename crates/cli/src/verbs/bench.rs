@@ -13,11 +13,12 @@ use punctual_host::config::quantity::Quantity;
 use crate::driver_name;
 use crate::output::{Outcome, Output, Usage, table};
 
-/// Repeat an experiment of the papers on this machine, and compare Punctual with plain kernel sockets. `list` shows the experiments.
+/// Repeat an experiment of the papers that Punctual implements, and compare Punctual with plain kernel sockets. `list` shows the
+/// experiments.
 #[derive(Args)]
 #[command(after_help = "Examples: sudo punctual bench clips-isolation --quick\n          \
                   sudo punctual bench rio-latency --driver udp --json\n          \
-                  sudo punctual bench --serve                          on the other machine, then here:\n          \
+                  sudo punctual bench --serve                          on the other machine, then on this one:\n          \
                   sudo punctual bench rio-latency --peer 10.0.0.2 --rate 1Gbit/s\n\
                   Plots and JSON go to target/bench/")]
 pub struct Bench {

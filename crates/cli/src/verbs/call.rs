@@ -16,39 +16,39 @@ use crate::corba::{decode, encode};
 use crate::output::{Outcome, Output, Usage};
 use crate::values;
 
-/// Call an operation of a CORBA object by the IDL file of its interface.
+/// Call an operation of a CORBA object. The IDL file of the object's interface describes the operation.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  punctual call corbaloc::host:2809/NameService list 10 --idl CosNaming.idl --include /usr/share/idl/omniORB/COS\n  \
                   punctual call \"$(cat echo.ior)\" echoString hello --idl echo.idl --json\n\n\
-                  Arguments are those that go to the object, in their order. Each is JSON; strings, characters and enumerators may be \
-                  written without quotes. Unions are {\"label\": L, \"value\": V}, references are IOR:... or null. An attribute is read \
-                  without an argument, and set with one."
+                  Give the arguments for parameters 'in' and 'inout', in the order of the IDL file. Each is JSON; strings, characters \
+                  and enumerators may be written without quotes. Unions are {\"label\": L, \"value\": V}, references are IOR:... or \
+                  null. To read an attribute, give no argument; to set it, give one."
 )]
 pub struct Call {
-    /// IOR:..., corbaloc:... or corbaname:...
+    /// Reference to the object: IOR:..., corbaloc:... or corbaname:...
     reference: String,
-    /// An operation or attribute.
+    /// Name of the operation or attribute.
     operation: String,
-    /// What goes to the object.
+    /// Values of the operation's parameters.
     arguments: Vec<String>,
-    /// The file of the interface.
+    /// IDL file that declares the interface.
     #[arg(long)]
     idl: PathBuf,
-    /// A folder with files that it includes; may be repeated.
+    /// Folder with files that the IDL file includes; may be repeated.
     #[arg(long)]
     include: Vec<PathBuf>,
-    /// The interface, A::B, if the reference does not say it and several have the operation.
+    /// Interface of the object (A::B), if the reference does not name it and several interfaces have the operation.
     #[arg(long)]
     interface: Option<String>,
-    /// How long the call may take, connecting included.
+    /// Longest time of the call, including the time to connect.
     #[arg(long, default_value = "10s", value_parser = values::span)]
     timeout: Nanos,
 }
 
 /// An operation as it is called.
 struct Operation {
-    /// Its name in messages.
+    /// Name of the operation in GIOP messages.
     wire: String,
     is_oneway: bool,
     inputs: Vec<(String, Type)>,

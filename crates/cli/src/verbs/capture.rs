@@ -25,10 +25,11 @@ const CHECK: Duration = Duration::from_millis(100);
 #[derive(Args)]
 #[command(after_help = "Examples:\n  punctual capture -w wire.pcap --duration 10s\n  \
                   punctual capture -w - --port 6379 | tcpdump -n -r -\n\
-                  tcpdump alone does not see packets that the kernel does not process, as those of links over AF_XDP. Each packet in the \
-                  file begins with its IP header. For packets of channels and of signalling, IP and UDP headers are made from the \
-                  link's addresses. The capture does not delay the protocol: packets that find no room in its buffer \
-                  (--packets-waiting) are missing in the file, and counted as lost. Only one capture runs at a time. Root, the \
+                  tcpdump alone does not see packets that the kernel does not process, for example packets on links with driver xdp. \
+                  Each packet in the file begins with its IP header. Packets of channels and of signalling (messages between hosts that \
+                  open and close channels) get IP and UDP headers with the link's addresses. The capture does not delay the protocol: \
+                  if its buffer (--packets-waiting) is full, packets are missing in the file, and counted as lost. Only one capture \
+                  runs at a time. Root, the \
                   daemon's user and the users in capture_users of [daemon] may capture.\n\
                   Exit code 0: the limit was reached, or Ctrl-C. 1: refused, or the daemon has ended.")]
 pub struct Capture {
@@ -43,7 +44,7 @@ pub struct Capture {
     /// Capture segments of this TCP connection only: its id in 'punctual connections'.
     #[arg(long, value_name = "ID")]
     connection: Option<u64>,
-    /// Capture TCP segments with this port at either end only.
+    /// Capture only TCP segments that are from or to this port.
     #[arg(long)]
     port: Option<u16>,
     /// End after this many packets.

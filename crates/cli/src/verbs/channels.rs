@@ -10,11 +10,11 @@ use crate::causes::with_causes;
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
 
-/// List the channels that start at, pass through or end at this host: what is promised and what was observed.
+/// List the channels that start at, pass through or end at this host: promised bounds, and observed latencies and losses.
 #[derive(Args)]
 #[command(
-    after_help = "Example: punctual channels --json\nIn JSON, the list \"degraded\" of a channel shows why nothing is \
-                        guaranteed across it: each entry names a place, with \"cause_kind\" and \"cause_text\". \"late\" and \
+    after_help = "Example: punctual channels --json\nIn JSON, the list \"degraded\" of a channel shows why the channel has no \
+                        guarantee: each entry names a host or link, with \"cause_kind\" and \"cause_text\". \"late\" and \
                         \"misses\" are the same number."
 )]
 pub struct Channels {

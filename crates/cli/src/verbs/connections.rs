@@ -11,10 +11,12 @@ use crate::output::{Outcome, Output, table};
 #[derive(Args)]
 #[command(after_help = "Example: punctual connections --json\n\
                   The kernel does not know these connections: ss, netstat and tcpdump do not show them. The column 'promise' shows \
-                  how far the class reaches. 'host': this host alone. 'path S/R': the reserved path, too; packets arrive at the peer \
-                  within S, and packets of the peer arrive here within R ('punctual channels' shows the channels). 'host (channels)': \
-                  the connection uses channels, but they guarantee no bound. 'punctual status' shows the two handlers of each \
-                  connection, their bounds, and how often they were late.")]
+                  where delays are bounded. 'host': on this host only. 'path S/R': on the reserved path, too; packets arrive at the \
+                  peer within S, and packets of the peer arrive here within R ('punctual channels' shows the channels). \
+                  'host (channels)': the connection uses channels, but they guarantee no bound. 'resent': segments of data that \
+                  left again, because they were lost or to find out whether they were. 'windows S/R': the peer accepts S bytes \
+                  now, and this host accepts R bytes; 0 means that the program there, or here, does not read. 'punctual status' \
+                  shows the two handlers of each connection (one for each direction), their bounds, and how often they were late.")]
 pub struct Connections {
     #[command(flatten)]
     host: Host,

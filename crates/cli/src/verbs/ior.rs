@@ -23,7 +23,7 @@ use crate::output::{Outcome, Output, Usage};
 #[command(after_help = "Examples:\n  punctual ior corbaloc:iiop:1.2@host:2809/NameService\n  \
                   punctual ior corbaname::host#a/b.c --json\n  punctual ior - < echo.ior")]
 pub struct Ior {
-    /// IOR:..., corbaloc:... or corbaname:...; - reads it from standard input.
+    /// The reference: IOR:..., corbaloc:... or corbaname:...; "-" reads it from standard input.
     reference: String,
 }
 

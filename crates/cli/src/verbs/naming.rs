@@ -11,12 +11,13 @@ use crate::output::{Outcome, Output, Usage};
 #[command(after_help = "Examples:\n  punctual naming --listen 127.0.0.1:2809\n  \
                   nameclt -ORBInitRef NameService=corbaloc::127.0.0.1:2809/NameService list\n  \
                   punctual call corbaloc::127.0.0.1:2809/NameService list 10 --idl CosNaming.idl\n\n\
-                  It keeps names in memory: they end with it. Whoever reaches the address may change them.")]
+                  The service keeps the names in memory: they are lost when it stops. Any program that can connect to the address \
+                  may change them.")]
 pub struct Naming {
-    /// HOST:PORT, with an IPv6 host in square brackets; port 0 takes a free one.
+    /// Address to listen at, HOST:PORT. Write an IPv6 address in square brackets. Port 0 chooses a free port.
     #[arg(long, default_value = "127.0.0.1:2809")]
     listen: String,
-    /// HOST:PORT that references have instead, of a gateway for example.
+    /// Address to write into references instead of --listen, HOST:PORT: for example that of a gateway.
     #[arg(long)]
     publish: Option<String>,
 }

@@ -17,10 +17,11 @@ use crate::output::{Outcome, Output, Usage};
 /// Measure what protocol work costs on this machine. Admission uses the result. The papers' figures are shown beside it.
 #[derive(Args)]
 #[command(after_help = "Examples: sudo punctual profile --output /var/lib/punctual/profile.toml\n          \
-                  sudo punctual profile --link to-b    the rate that this link of the running daemon drains, in half a second\n          \
+                  sudo punctual profile --link to-b    measure the rate of this link of the running daemon, in half a second\n          \
                   sudo punctual profile --quick --config /etc/punctual.toml --link to-b --json\n\
                   To use the profile, write profile = \"/var/lib/punctual/profile.toml\" into [processor] of the host's configuration.\n\
-                  Measure on an otherwise idle machine. A running punctuald disturbs the measurement, unless it measures its own link.")]
+                  Measure on an otherwise idle machine. A running punctuald disturbs the measurement, except with --link alone: then \
+                  the daemon measures.")]
 pub struct Profile {
     /// File to write the profile to.
     #[arg(long, default_value = "profile.toml", value_name = "FILE")]
@@ -34,12 +35,12 @@ pub struct Profile {
     /// Measure for about a minute (the default).
     #[arg(long)]
     full: bool,
-    /// The host's configuration. The profile is then measured with its driver, and the drain rate of each of its links
-    /// whose neighbour answers.
+    /// The host's configuration. Costs are then measured with the driver of its links. The rate of each link whose neighbour
+    /// answers is measured, too.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Measure only the rate that this link drains. The running daemon does it with the neighbour's help, while no channel
-    /// uses the link. With --config no daemon is needed: the rate is that of the driver's completions.
+    /// Measure only the rate of this link. The running daemon does that with the neighbour's help, while no channel uses the
+    /// link. With --config no daemon is needed: the rate is computed from the times at which the driver reports packets as sent.
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
     /// Driver to measure the costs with [default: the driver in the configuration, or udp].

@@ -42,12 +42,12 @@ pub struct Recv {
     /// Accept senders on this host only.
     #[arg(long, value_name = "HOST", value_parser = values::name)]
     from: Option<Name>,
-    /// Receive in a SCHED_FIFO thread, with the priority that this host gives to the channel's class and period. The
-    /// operator must allow it (co_schedule).
+    /// Receive in a SCHED_FIFO thread. Its priority follows from the channel's class and period. The operator must allow this
+    /// (key co_schedule in [processor] of the daemon's configuration).
     #[arg(long)]
     co_schedule: bool,
-    /// How long this receiver may stop taking messages without losing one (200ms). The daemon's buffers for it count in
-    /// this user's quota [default: 20ms if the quota has room for that].
+    /// Longest pause of this receiver, between two messages that it takes, in which no message is lost (200ms). The buffers for
+    /// that count in this user's quota [default: 20ms if the quota has room for that].
     #[arg(long, value_name = "TIME", value_parser = values::span)]
     stall: Option<Nanos>,
     #[command(flatten)]

@@ -1,21 +1,24 @@
 //! `punctual relay`: TCP connections that Punctual processes, for programs that only know the kernel's sockets.
 
-use std::fmt;
+mod tally;
+mod wire;
+
 use std::net::{SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream};
 use std::path::PathBuf;
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use punctual::tcp::{Qos, TcpError, TcpStream};
+use punctual::tcp::{Qos, TcpStream};
 use punctual::{BitRate, Endsystem, Nanos, config};
-use serde::Serialize;
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, Usage, print_note};
-use crate::relay::{Carried, carry, reset_program};
+use crate::relay::{carry, reset_program};
 use crate::values;
+
+use tally::{Ended, Tally, ended, lasted};
+use wire::{WireEnd, WireListener, check_reserved};
 
 /// Pause after a listener has failed, for example because file descriptors have run out.
 const RETRY: Duration = Duration::from_millis(100);
@@ -52,8 +55,8 @@ pub struct Relay {
     /// Peer on the network that gets the programs' connections; with --reserve, a port and the name of a host that runs Punctual.
     #[arg(long, value_name = "ADDRESS:PORT|PORT@HOST", requires = "from")]
     connect: Option<String>,
-    /// Reserve the path of each connection, too, with a channel in each direction. Both hosts must run Punctual. Give the same
-    /// class at both ends.
+    /// Also reserve the path between the hosts: each connection gets a channel in each direction. Both hosts must run Punctual.
+    /// Give the same class at both ends.
     #[arg(long)]
     reserve: bool,
     /// With --reserve: each packet must arrive within this time [default: the period or the interval].
@@ -65,7 +68,7 @@ pub struct Relay {
     /// With --class low-delay: the interval that --units counts in.
     #[arg(long, value_name = "TIME", value_parser = values::span)]
     interval: Option<Nanos>,
-    /// With --class low-delay: at most this many segments in any interval, in each direction.
+    /// With --class low-delay: the budget. It is the largest number of TCP segments in any interval, in each direction.
     #[arg(long, value_name = "COUNT")]
     units: Option<u32>,
     /// With --class guaranteed: rate of the data (20Mbit/s).
@@ -97,92 +100,6 @@ enum Direction {
     Out { from: SocketAddr, peer: WireEnd },
 }
 
-/// Where a relay listens on the network, or its peer there.
-#[derive(Clone, Debug)]
-enum WireEnd {
-    /// An address of any host.
-    Address(SocketAddr),
-    /// `PORT`, or `PORT@HOST` with a host that the configuration names; and the bound of packets on the reserved path.
-    Reserved(String, Option<Nanos>),
-}
-
-/// Accepts connections from the network.
-enum WireListener {
-    Address(punctual::tcp::TcpListener),
-    Reserved(punctual::tcp::PathListener),
-}
-
-impl WireListener {
-    fn bind(endsystem: &Endsystem, at: &WireEnd, qos: Qos, backlog: u32) -> anyhow::Result<Self> {
-        Ok(match at {
-            WireEnd::Address(at) => Self::Address(endsystem.bind_tcp(*at, qos, backlog)?),
-            WireEnd::Reserved(port, deadline) => {
-                Self::Reserved(endsystem.bind_tcp_reserved(port.parse()?, qos, *deadline, backlog)?)
-            }
-        })
-    }
-
-    fn accept_timeout(&self, timeout: Duration) -> Result<Option<TcpStream>, TcpError> {
-        match self {
-            Self::Address(listener) => listener.accept_timeout(timeout),
-            Self::Reserved(listener) => listener.accept_timeout(timeout),
-        }
-    }
-}
-
-impl WireEnd {
-    fn connect(&self, endsystem: &Endsystem, qos: Qos) -> Result<TcpStream, TcpError> {
-        match self {
-            Self::Address(peer) => endsystem.connect_tcp(*peer, qos),
-            Self::Reserved(peer, deadline) => endsystem.connect_tcp_reserved(peer, qos, *deadline),
-        }
-    }
-}
-
-impl fmt::Display for WireEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Address(address) => address.fmt(f),
-            Self::Reserved(end, _) => end.fmt(f),
-        }
-    }
-}
-
-/// A connection that ended, as it is printed.
-#[derive(Serialize)]
-struct Ended {
-    /// The peer on the network; `None` if no connection to it was made.
-    peer: Option<SocketAddr>,
-    program: SocketAddr,
-    in_bytes: u64,
-    out_bytes: u64,
-    lasted_ns: u64,
-    /// Why it ended, if both sides did not close it.
-    error: Option<String>,
-}
-
-impl Ended {
-    fn text(&self) -> String {
-        let peer = self.peer.map_or_else(|| "-".into(), |peer| peer.to_string());
-        let (lasted, program) = (Nanos(self.lasted_ns), self.program);
-        let why = self.error.as_deref().unwrap_or("both sides closed it");
-        format!("{peer} {program}: {} B in, {} B out, {lasted}: {why}", self.in_bytes, self.out_bytes)
-    }
-}
-
-/// Connections that run, and those that ended.
-#[derive(Default)]
-struct Count {
-    running: u32,
-    ended: u64,
-}
-
-struct Tally {
-    count: Mutex<Count>,
-    changed: Condvar,
-    output: Output,
-}
-
 impl Relay {
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let (qos, direction) = (self.qos()?, self.direction()?);
@@ -190,7 +107,7 @@ impl Relay {
             Some(file) => Endsystem::embedded(&config::load(file)?)?,
             None => self.host.connect()?,
         };
-        let tally = Tally { count: Mutex::default(), changed: Condvar::new(), output };
+        let tally = Tally::new(output);
         match direction {
             Direction::In { listen, to } => self.serve_wire(&endsystem, qos, (&listen, to), &tally)?,
             Direction::Out { from, peer } => self.serve_programs(&endsystem, qos, (from, &peer), &tally)?,
@@ -288,19 +205,6 @@ impl Relay {
     }
 }
 
-/// Checks an end on a reserved path: `PORT` to listen at, `PORT@HOST` to connect to.
-fn check_reserved(option: &str, text: &str) -> Result<(), Usage> {
-    let is_peer = option == "--connect";
-    let (port, host) = text.split_once('@').map_or((text, None), |(port, host)| (port, Some(host)));
-    let has_host = host.is_some_and(|host| !host.is_empty());
-    if port.parse().is_ok_and(|port: u16| port > 0) && has_host == is_peer && host.is_some() == is_peer {
-        return Ok(());
-    }
-    let form =
-        if is_peer { "a port and the name of a host, like 6379@hostb" } else { "a port of 1 to 65535" };
-    Err(Usage(format!("{option} {text}: with --reserve, give {form}")))
-}
-
 fn to_program(wire: TcpStream, to: SocketAddr) -> Ended {
     let (begun, peer) = (Instant::now(), Some(wire.peer_addr()));
     match KernelStream::connect(to) {
@@ -347,45 +251,4 @@ fn to_peer(
 
 fn io_error(what: &str, error: &std::io::Error) -> String {
     format!("{what}: {error}")
-}
-
-fn lasted(begun: Instant) -> u64 {
-    u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn ended(peer: Option<SocketAddr>, program: SocketAddr, begun: Instant, carried: Carried) -> Ended {
-    let Carried { in_bytes, out_bytes, error } = carried;
-    let error = error.map(|error| error.to_string());
-    Ended { peer, program, in_bytes, out_bytes, lasted_ns: lasted(begun), error }
-}
-
-impl Tally {
-    /// Waits until one more connection may run; `false` when as many have ended as were asked for.
-    fn admit(&self, running_max: u32, ended_max: Option<u64>) -> bool {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let begun = count.ended + u64::from(count.running);
-            if ended_max.is_some_and(|most| count.ended >= most) {
-                return false;
-            }
-            if count.running < running_max && ended_max.is_none_or(|most| begun < most) {
-                count.running += 1;
-                return true;
-            }
-            count = self.changed.wait(count).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// No connection came.
-    fn withdraw(&self) {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner).running -= 1;
-    }
-
-    fn end(&self, ended: Ended) {
-        // If standard output is closed, connections still run on.
-        let _ = self.output.print(&ended, Ended::text);
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        (count.running, count.ended) = (count.running - 1, count.ended + 1);
-        self.changed.notify_all();
-    }
 }

@@ -22,7 +22,7 @@ const EXAMPLE: &str = "Examples:
 RECORDING is a raw H.264 stream (Annex B), the CSV of ffprobe, or a CSV with the header `frame,pts_s,bytes,...` and one line
 per frame in the order of sending. The flags of 'punctual send' for a choice are printed below it.";
 
-/// Suggest contracts for a recorded stream.
+/// Suggest contracts for a recorded stream: size, rate, burst and deadline that fit it.
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Suggest {
@@ -37,7 +37,7 @@ pub struct Suggest {
     /// Also show how the stream would do under this contract: size, rate and burst (110KB,25/s,1), with --deadline.
     #[arg(long, value_name = "S,R,B", value_parser = traffic)]
     contract: Option<Traffic>,
-    /// Payload of one packet.
+    /// Payload of one packet; the size of buffers follows from it.
     #[arg(long, value_parser = values::fragment, default_value = "1400B")]
     fragment: u32,
 }

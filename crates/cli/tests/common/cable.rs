@@ -3,11 +3,16 @@
 // Each test binary uses its part.
 #![allow(dead_code)]
 
+#[path = "basics.rs"]
+mod basics;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::host::Host;
+
+pub use basics::basics;
 
 pub const PUNCTUAL: &str = env!("CARGO_BIN_EXE_punctual");
 pub const A: &str = "10.96.0.1";
@@ -32,13 +37,7 @@ pub fn configuration(name: &str) -> PathBuf {
     let file = folder.join("a.toml");
     let text = format!(
         r#"
-        node.name = "a"
-        processor.best_effort_host = true
-        processor.profile_measure = false
-        processor.costs = {{ send_message = "1us", send_packet = "1us", send_packet_later = "1us", forward_packet = "1us",
-                             receive_packet = "1us", deliver_message = "1us", copy_kib = "200ns", cold_start = "20us" }}
-        signalling.key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-        host = [{{ name = "a", id = 1 }}, {{ name = "b", id = 2 }}]
+        {basics}
         [[link]]
         name = "to-b"
         neighbour = "b"
@@ -55,6 +54,7 @@ pub fn configuration(name: &str) -> PathBuf {
         socket = "{socket}"
         forbidden_calls = "end"
         "#,
+        basics = basics("a", true),
         socket = folder.join("a.sock").display(),
     );
     std::fs::write(&file, text).expect("written");

@@ -295,7 +295,7 @@ impl Ended {
         assert_eq!(self.code, Some(0), "punctual {}: {}", self.what, self.stderr);
         self
     }
-    /// Its standard output.
+    /// Standard output of the command, as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.stdout).unwrap_or_else(|error| panic!("{}: {error}", self.what))
     }

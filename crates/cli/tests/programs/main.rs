@@ -4,6 +4,8 @@
 //! By default this is a short run of those programs that are installed. With PUNCTUAL_PROGRAMS=all (`make programs`) all programs
 //! run, and their transfers are large.
 
+#[path = "../common/basics.rs"]
+mod basics;
 #[path = "../../../link/tests/common/host.rs"]
 mod host;
 mod http;
@@ -21,9 +23,9 @@ use world::{Way, World};
 /// How much data to transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// As much as takes a few seconds.
+    /// Little data: a run takes a few seconds.
     Sample,
-    /// As much as `make programs` transfers.
+    /// All the data that `make programs` transfers.
     All,
 }
 

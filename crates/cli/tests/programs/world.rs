@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::Size;
+use crate::basics::basics;
 use crate::host::Host;
 use crate::process::Server;
 
@@ -47,7 +48,7 @@ impl fmt::Display for Way {
 /// A daemon or a relay, which ends when it is dropped.
 struct Ours {
     child: Child,
-    /// Its log is read continuously, so that it never waits for a full pipe.
+    /// Thread that reads the program's log, so that the program never waits for a full pipe.
     log: Option<std::thread::JoinHandle<String>>,
 }
 
@@ -121,12 +122,12 @@ impl World {
         Self { relays: Mutex::default(), daemon, folder, way, a, b }
     }
 
-    /// Where the server runs.
+    /// Host on which the server runs.
     pub fn server_host(&self) -> &Host {
         if self.way == Way::BeforeClient { &self.b } else { &self.a }
     }
 
-    /// Where the client runs.
+    /// Host on which the client runs.
     pub fn client_host(&self) -> &Host {
         if self.way == Way::BeforeClient { &self.a } else { &self.b }
     }
@@ -214,13 +215,7 @@ fn daemon(a: &Host, folder: &Path, size: Size) -> Ours {
     let file = folder.join("a.toml");
     let text = format!(
         r#"
-        node.name = "a"
-        processor.best_effort_host = {best_effort_host}
-        processor.profile_measure = false
-        processor.costs = {{ send_message = "1us", send_packet = "1us", send_packet_later = "1us", forward_packet = "1us",
-                             receive_packet = "1us", deliver_message = "1us", copy_kib = "200ns", cold_start = "20us" }}
-        signalling.key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-        host = [{{ name = "a", id = 1 }}, {{ name = "b", id = 2 }}]
+        {basics}
         [[link]]
         name = "to-b"
         neighbour = "b"
@@ -242,7 +237,7 @@ fn daemon(a: &Host, folder: &Path, size: Size) -> Ours {
         descriptors_per_user_max = 32768
         buffers_per_user_max = "4GiB"
         "#,
-        best_effort_host = size == Size::Sample,
+        basics = basics("a", size == Size::Sample),
         socket = folder.join("api.sock").display(),
     );
     std::fs::write(&file, text).expect("written");

@@ -24,7 +24,7 @@ struct Read {
     defines: BTreeSet<String>,
     /// Imports that other modules cannot see, or can.
     imports: Vec<(Import, bool)>,
-    /// Its other code: no imports, no comments, no tests.
+    /// The module's code without imports, comments and tests.
     code: String,
 }
 

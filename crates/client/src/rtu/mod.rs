@@ -86,7 +86,7 @@ pub struct Rtu {
     panicked: Arc<AtomicBool>,
 }
 
-/// Where its body is called.
+/// Place where the handler's body is called.
 enum Place {
     #[cfg(feature = "embedded")]
     Processor(direct::Direct),

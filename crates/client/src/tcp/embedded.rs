@@ -1,7 +1,7 @@
 //! Connections of an engine in this process.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use punctual_engine::EngineHandle;
@@ -41,15 +41,21 @@ pub(super) fn wish(qos: Qos, config: TcpConfig, handler_time: Nanos) -> TcpWish 
 }
 
 pub(super) fn connect(host: &EmbeddedHost, peer: SocketAddr, wish: &TcpWish) -> Result<Opened, TcpError> {
-    let (connected, rings, ends) = parts(host.connect_tcp(peer, wish)?);
-    let until = Instant::now() + OPEN_WAIT;
-    match connected.news.recv_timeout(OPEN_WAIT).ok() {
-        Some(TcpNews::Open) => Ok((connected, rings, ends)),
-        Some(TcpNews::Ended(why)) => Err(TcpError::Peer { peer, why: api_end(why) }),
-        None if Instant::now() >= until => Err(TcpError::Late(peer)),
-        Some(TcpNews::Refused(refusal)) => Err(TcpError::Host(refusal.into())),
-        Some(TcpNews::TimeWait | TcpNews::Over) | None => Err(TcpError::Gone),
-    }
+    opened(host, parts(host.connect_tcp(peer, wish)?))
+}
+
+/// The connection once it is open. One that does not open is given back: no program would end it.
+fn opened(host: &EmbeddedHost, (connected, rings, ends): Opened) -> Result<Opened, TcpError> {
+    let error = match connected.news.recv_timeout(OPEN_WAIT) {
+        Ok(TcpNews::Open) => return Ok((connected, rings, ends)),
+        Ok(TcpNews::Ended(why)) => TcpError::Peer { peer: ends[1], why: api_end(why) },
+        Ok(TcpNews::Refused(refusal)) => TcpError::Host(refusal.into()),
+        Err(RecvTimeoutError::Timeout) => TcpError::Late(ends[1]),
+        Ok(TcpNews::TimeWait | TcpNews::Over) | Err(RecvTimeoutError::Disconnected) => TcpError::Gone,
+    };
+    // An error means that the engine, and the connection with it, are gone.
+    let _ = host.engine().release_tcp(connected.id);
+    Err(error)
 }
 
 pub(super) fn listen(
@@ -61,16 +67,14 @@ pub(super) fn listen(
     Ok(host.listen_tcp(local, backlog, wish)?)
 }
 
-pub(super) fn accept(listening: &TcpListening, until: Option<Instant>) -> Result<Option<Opened>, TcpError> {
+pub(super) fn accept(
+    host: &EmbeddedHost,
+    listening: &TcpListening,
+    until: Option<Instant>,
+) -> Result<Option<Opened>, TcpError> {
     let Some(ends) = listening.accept(until)? else { return Ok(None) };
-    let (connected, rings, ends) = parts(ends);
     // Admission decides about its handlers now.
-    match connected.news.recv_timeout(OPEN_WAIT).ok() {
-        Some(TcpNews::Open) => Ok(Some((connected, rings, ends))),
-        Some(TcpNews::Refused(refusal)) => Err(TcpError::Host(refusal.into())),
-        Some(TcpNews::Ended(why)) => Err(TcpError::Peer { peer: ends[1], why: api_end(why) }),
-        Some(TcpNews::TimeWait | TcpNews::Over) | None => Err(TcpError::Gone),
-    }
+    opened(host, parts(ends)).map(Some)
 }
 
 type Handle = EngineHandle<OutboxReader, InboxWriter>;

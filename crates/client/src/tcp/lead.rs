@@ -67,6 +67,15 @@ impl TcpLead {
         self.away.overruns
     }
 
+    /// Does the engine's work until `until`: how a periodic program waits for its next turn.
+    pub fn rest(&mut self, until: Instant) {
+        self.come_back();
+        drive(&mut self.engine, &mut self.left_at, Some(until), || false);
+        self.stream.set_nonblocking(self.engine.is_some());
+        // No thread leads the engine any more: sleep for the rest.
+        std::thread::sleep(Duration::from_nanos(until.since(now()).0));
+    }
+
     /// Leads no more; the stream serves on.
     pub fn end(self) -> TcpStream {
         let Self { engine, mut stream, .. } = self;
@@ -108,7 +117,9 @@ impl Read for TcpLead {
         self.come_back();
         if self.is_leading() && !self.stream.saw_end {
             let timeout = self.stream.read_timeout();
-            self.drive_for(timeout, |stream| stream.inbox.has_message() || stream.inbox.is_closed());
+            self.drive_for(timeout, |stream| {
+                stream.inbox.has_message() || stream.inbox.is_closed() || stream.awaits_reason()
+            });
         }
         self.stream.read(buffer)
     }

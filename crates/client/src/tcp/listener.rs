@@ -29,7 +29,7 @@ pub struct TcpListener {
 /// The engine's side.
 pub(super) enum Listening {
     #[cfg(feature = "embedded")]
-    Embedded(punctual_host::TcpListening),
+    Embedded(Box<punctual_host::TcpListening>),
     /// At a daemon: the listener, and the call that waits for its next connection.
     Remote(ChannelId, Mutex<Option<Receiver<Reply>>>),
 }
@@ -44,7 +44,7 @@ impl TcpListener {
         }
     }
 
-    /// Its streams have declared this time.
+    /// Sets the time that handlers of the listener's streams declare.
     #[cfg(feature = "embedded")]
     pub(super) const fn declaring(mut self, qos: Qos, handler_time: Nanos) -> Self {
         self.declared = Some((qos, handler_time));
@@ -86,7 +86,10 @@ impl TcpListener {
     fn next(&self, until: Option<Instant>) -> Result<Option<TcpStream>, TcpError> {
         let opened = match &self.listening {
             #[cfg(feature = "embedded")]
-            Listening::Embedded(listening) => super::embedded::accept(listening, until)?.map(side::embedded),
+            Listening::Embedded(listening) => {
+                let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
+                super::embedded::accept(host, listening, until)?.map(side::embedded)
+            }
             Listening::Remote(channel, call) => match self.next_reply(*channel, &mut lock(call), until)? {
                 Some(reply) => Some(side::connected(&self.connection, reply)?),
                 None => None,

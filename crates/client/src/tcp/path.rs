@@ -241,7 +241,7 @@ impl PathListener {
         self.next(Instant::now().checked_add(timeout))
     }
 
-    /// Its port.
+    /// Port of the listener.
     pub const fn port(&self) -> u16 {
         self.port
     }

@@ -40,6 +40,8 @@ pub struct TcpStream {
     pub(super) is_closing: bool,
     /// The peer has closed its direction, and everything was read.
     pub(super) saw_end: bool,
+    /// Since when the end of the stream is known, without the reason.
+    pub(super) end_seen: Option<Instant>,
     /// The program was told why the connection ended.
     pub(super) saw_error: bool,
     /// What was declared for a handler on the processor.
@@ -62,6 +64,7 @@ impl TcpStream {
             is_nonblocking: false,
             is_closing: false,
             saw_end: false,
+            end_seen: None,
             saw_error: false,
             #[cfg(feature = "embedded")]
             declared: None,

@@ -12,6 +12,9 @@ use super::Ended;
 use super::side::REASON_WITHIN;
 use super::stream::{TcpStream, error_of, gone};
 
+/// How soon to look again for the reason of an end.
+pub(super) const REASON_PAUSE: Duration = Duration::from_millis(1);
+
 /// What waiting for bytes has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readable {
@@ -29,7 +32,7 @@ impl TcpStream {
     /// Copies bytes that wait into `buffer` and leaves them unread; waits for the first as a read does.
     ///
     /// # Errors
-    /// As a read.
+    /// Those of a read.
     pub fn peek(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let bytes = self.fill_buf()?;
         let count = buffer.len().min(bytes.len());
@@ -41,7 +44,7 @@ impl TcpStream {
     /// room as a write does. Returns the number of bytes.
     ///
     /// # Errors
-    /// As a write.
+    /// Those of a write.
     pub fn write_with(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> io::Result<usize> {
         self.await_room()?;
         let mut count = 0;
@@ -62,16 +65,19 @@ impl TcpStream {
         if self.saw_end {
             return Ok(Some(Readable::End));
         }
+        if self.end_seen.is_some() {
+            return self.end();
+        }
         // Read before the ring: a ring may be filled and closed between two reads.
         let is_closed = self.inbox.is_closed();
         match self.inbox.front().map(<[u8]>::len) {
             // An empty message is the end.
             Some(0) => {
                 self.inbox.pop();
-                self.end().map(|()| Some(Readable::End))
+                self.end()
             }
             Some(_) => Ok(Some(Readable::Bytes)),
-            None if is_closed => self.end().map(|()| Some(Readable::End)),
+            None if is_closed => self.end(),
             None => Ok(None),
         }
     }
@@ -82,34 +88,41 @@ impl TcpStream {
             if let Some(readable) = self.poll_readable()? {
                 return Ok(readable);
             }
+            if self.awaits_reason() && !self.is_nonblocking {
+                std::thread::sleep(REASON_PAUSE);
+                continue;
+            }
             if self.is_nonblocking || !self.inbox.wait(until)? && !self.inbox.is_closed() {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
         }
     }
 
-    /// The end of the stream: without error if the peer has closed it.
-    fn end(&mut self) -> io::Result<()> {
-        self.saw_end = true;
-        // The end of the stream is visible a moment before the news of a reset: a reset must not look like an end.
-        let until = Instant::now() + REASON_WITHIN;
-        let why = loop {
-            if let Some(why) = self.end.ended() {
-                break Some(why);
-            }
-            match self.status()? {
-                Some(status) => break status.ended,
+    /// Whether the end of the stream is known and its reason is not: a moment later it is, without another wake-up.
+    pub(super) const fn awaits_reason(&self) -> bool {
+        self.end_seen.is_some() && !self.saw_end
+    }
+
+    /// The end of the stream: without error if the peer has closed it. `None`: the reason is not known yet. The end is visible
+    /// a moment before the news of a reset, and a reset must not look like an end.
+    fn end(&mut self) -> io::Result<Option<Readable>> {
+        let since = *self.end_seen.get_or_insert_with(Instant::now);
+        let why = match self.end.ended() {
+            Some(why) => Some(why),
+            None => match self.status()? {
+                Some(status) => status.ended,
+                None if since.elapsed() >= REASON_WITHIN => None,
                 // It is over: the news is on its way.
-                None if Instant::now() >= until => break None,
-                None => std::thread::sleep(Duration::from_millis(1)),
-            }
+                None => return Ok(None),
+            },
         };
+        self.saw_end = true;
         match why.filter(|why| *why != Ended::Closed && !self.saw_error) {
             Some(why) => {
                 self.saw_error = true;
                 Err(error_of(why))
             }
-            None => Ok(()),
+            None => Ok(Some(Readable::End)),
         }
     }
 

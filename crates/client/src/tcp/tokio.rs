@@ -11,8 +11,9 @@ use std::task::{Context, Poll, ready};
 use ::tokio::io::unix::AsyncFd;
 use ::tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use ::tokio::sync::mpsc;
-use ::tokio::task::spawn_blocking;
+use ::tokio::task::{JoinHandle, spawn_blocking};
 
+use super::stream_io::REASON_PAUSE;
 use super::{Qos, TcpError, TcpListener, TcpStream};
 use crate::endsystem::Endsystem;
 
@@ -21,6 +22,8 @@ pub struct AsyncTcpStream {
     /// Dropped before the stream, whose descriptors these copy.
     readable: AsyncFd<OwnedFd>,
     writable: AsyncFd<OwnedFd>,
+    /// The reason of the stream's end is looked for again when this is over: no thread that runs tasks waits for it.
+    pause: Option<JoinHandle<()>>,
     stream: TcpStream,
 }
 
@@ -43,7 +46,7 @@ impl TcpStream {
     pub fn into_async(mut self) -> io::Result<AsyncTcpStream> {
         self.set_nonblocking(true);
         let (readable, writable) = (watch(&self.inbox)?, watch(&self.outbox)?);
-        Ok(AsyncTcpStream { readable, writable, stream: self })
+        Ok(AsyncTcpStream { readable, writable, pause: None, stream: self })
     }
 }
 
@@ -98,12 +101,29 @@ impl AsyncRead for AsyncTcpStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { readable, stream, .. } = self.get_mut();
-        let count = ready!(poll_with(readable, context, || {
-            io::Read::read(stream, buffer.initialize_unfilled())
-        }))?;
-        buffer.advance(count);
-        Poll::Ready(Ok(()))
+        let Self { readable, pause, stream, .. } = self.get_mut();
+        loop {
+            if let Some(pausing) = pause {
+                // The runtime ends, or the pause is over.
+                let _ = ready!(Pin::new(pausing).poll(context));
+                *pause = None;
+            }
+            let count = ready!(poll_with(readable, context, || {
+                match io::Read::read(stream, buffer.initialize_unfilled()) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock && stream.awaits_reason() => {
+                        Ok(None)
+                    }
+                    result => result.map(Some),
+                }
+            }))?;
+            match count {
+                Some(count) => {
+                    buffer.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                None => *pause = Some(spawn_blocking(|| std::thread::sleep(REASON_PAUSE))),
+            }
+        }
     }
 }
 

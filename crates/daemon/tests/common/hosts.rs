@@ -88,7 +88,7 @@ impl Hosts {
         Self { a, b, channel, receiver, connections: [on_a, on_b] }
     }
 
-    /// Where `b` listens.
+    /// API socket of `b`.
     pub fn socket_of_b(&self) -> &Path {
         &self.b.socket
     }

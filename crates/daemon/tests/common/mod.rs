@@ -153,7 +153,7 @@ pub fn stream(a: &Endsystem, b: &Endsystem, bytes: u32) -> (Channel, Receiver) {
     stream_to(a, b, "b", Contract::new(bytes, rate, 2, Nanos::from_millis(300)).expect("a contract"))
 }
 
-/// The same to a host of that name, which is known already.
+/// Opens a stream to a host of that name, which the sender knows already.
 pub fn stream_to(from: &Endsystem, to: &Endsystem, name: &str, contract: Contract) -> (Channel, Receiver) {
     let listener = to.listen("cam", |_| Consent::Accept).expect("a listener");
     let mut channel = from.open(&format!("cam@{name}"), contract).expect("a channel");

@@ -11,7 +11,7 @@ use super::eventually;
 /// Runs a command line; returns its output.
 ///
 /// # Errors
-/// Its error output.
+/// The error output of the command.
 pub fn run(line: &str) -> Result<String, String> {
     let output = Command::new("sh").args(["-c", line]).output().map_err(|error| error.to_string())?;
     let printed =

@@ -8,7 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use punctual::Endsystem;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::text::Text;
+use super::network::{Cable, Network};
+use super::text::{HELLO, Text};
 
 /// A daemon that has reported that it is ready; killed when the test drops it.
 pub struct Program {
@@ -21,6 +22,23 @@ pub fn write(folder: &Path, text: Text<'_>) -> PathBuf {
     let path = folder.join(format!("{}.toml", text.name));
     std::fs::write(&path, text.to_toml()).expect("written");
     path
+}
+
+/// Starts a daemon as `a`, whose `xdp` link at the first end of `cable` has room for TCP connections; `daemon` are lines of its
+/// table `[daemon]`.
+pub fn with_flows(network: &Network, folder: &Path, cable: Cable, daemon: &str) -> Program {
+    let socket = folder.join("a.sock");
+    let link = format!(
+        "{}interrupt_defer = \"20us\"\nrate = \"1Gbit/s\"\nflows_max = 16\nlisteners_max = 2\n",
+        cable.link(0, "xdp")
+    );
+    let processor = r#"profile_measure = false
+        best_effort_host = true
+        costs = { send_message = "1us", send_packet = "1us", send_packet_later = "1us", forward_packet = "1us",
+                  receive_packet = "1us", deliver_message = "1us", copy_kib = "200ns", cold_start = "20us" }"#;
+    let text =
+        Text { name: "a", socket: &socket, processor, daemon, hello: HELLO, signalling: "", link: &link };
+    Program::start(folder, text, |line| network.inside(0, line))
 }
 
 impl Program {

@@ -20,7 +20,7 @@ pub struct Stage {
     pub folder: PathBuf,
     pub driver: &'static str,
     pub flags: &'static str,
-    /// Of `b`, with its log.
+    /// Disk of `b`, with its log.
     pub disk: Disk,
     pub log: PathBuf,
     pub clock: Option<SteppedClock>,

@@ -211,8 +211,17 @@ fn until(what: &str, is_true: impl Fn() -> bool) {
 
 /// Nothing of a connection is left: the only handler is that for late segments.
 fn all_is_given_back(handle: &Handle) {
+    is_left(handle, 1);
+}
+
+/// As before, beside a listener's.
+fn all_but_listener_is_given_back(handle: &Handle) {
+    is_left(handle, 2);
+}
+
+fn is_left(handle: &Handle, count: usize) {
     let handlers = handle.handlers().expect("it runs");
-    assert_eq!(handlers.len(), 1, "{handlers:?}");
+    assert_eq!(handlers.len(), count, "{handlers:?}");
     let uneven = handle
         .call(|node, _| node.accounts().into_iter().filter(|it| it.counted != it.held).collect::<Vec<_>>());
     assert_eq!(format!("{:?}", uneven.expect("it runs")), "[]");
@@ -439,6 +448,56 @@ fn a_listener_opens_connections_of_kernels() {
             }
         });
         handle.stop_listening_tcp(listener).expect("it runs");
+        all_is_given_back(&handle);
+        drop(hold);
+        handle.stop().expect("it stops");
+    });
+    assert_eq!(crate::network::resets(&network.a), 0, "the kernel here never saw a segment");
+}
+
+/// What a listener has opened and the host cannot have: the peer's kernel, which waits for bytes, sees a reset at once, and not
+/// when it sends.
+#[test]
+fn the_peer_of_a_connection_that_is_refused_is_reset() {
+    if !privileged() {
+        return;
+    }
+    let network = Network::new();
+    let local: SocketAddr = (ip(A[0]), PORT).into();
+    network.a.within(|| {
+        let hold = PortHold::take(local).expect("a port that is free");
+        let handle = start();
+        let (opened, accepts) = channel();
+        let notify = move || opened.send(()).unwrap_or_default();
+        let listener = handle.listen_tcp(listen(local, notify)).expect("it runs").expect("granted");
+        let connects = || {
+            let stream = network.b.within(|| TcpStream::connect(local)).expect("to connect");
+            stream.set_read_timeout(Some(LONG)).expect("a time");
+            accepts.recv_timeout(LONG).expect("a connection");
+            stream
+        };
+        let is_reset = |stream: TcpStream| {
+            let error = Read::read(&mut &stream, &mut [0]).expect_err("a reset");
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        };
+        // Admission refuses its handlers.
+        let stream = connects();
+        let (whole, _, _, events) = parts(class(RtuClass::periodic(Nanos::from_millis(1), 400)));
+        let accepted = handle.accept_tcp(listener, Box::new(whole)).expect("it runs");
+        match accepted {
+            Ok(Accepted::One(..)) => {
+                let event = events.recv_timeout(LONG).expect("an answer");
+                assert!(matches!(event, TcpEvent::Refused(TcpRefusal::Handler { .. })));
+            }
+            Ok(Accepted::None(_)) => panic!("one waits"),
+            Err(refusal) => assert!(matches!(refusal, TcpRefusal::Handler { .. }), "{refusal}"),
+        }
+        is_reset(stream);
+        all_but_listener_is_given_back(&handle);
+        // Nobody accepts it before the listener ends.
+        let stream = connects();
+        handle.stop_listening_tcp(listener).expect("it runs");
+        is_reset(stream);
         all_is_given_back(&handle);
         drop(hold);
         handle.stop().expect("it stops");

@@ -68,7 +68,7 @@ pub struct WorldOutcome {
 /// A stream of a phase.
 #[derive(Clone, Debug, Serialize)]
 pub struct NamedSummary {
-    /// Its name.
+    /// Name of the stream.
     pub name: &'static str,
     /// Whether it has a contract.
     pub guaranteed: bool,
@@ -119,7 +119,7 @@ pub struct Comparison {
     pub phase: Phase,
     /// Which figure. Latencies are from sending.
     pub figure: &'static str,
-    /// Its unit.
+    /// Unit of the figure.
     pub unit: &'static str,
     /// Through Punctual.
     pub punctual: f64,

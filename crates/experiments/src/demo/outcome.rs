@@ -52,7 +52,7 @@ impl Refused {
         }
     }
 
-    /// It was granted: admission has a hole.
+    /// The channel was granted, which is a fault of admission.
     pub fn granted(contract: Contract) -> Self {
         Self { wanted: describe(&contract), refused: false, reason: "it was granted".into(), offer: None }
     }
@@ -86,9 +86,9 @@ impl Verdict {
 /// One stream in all systems.
 #[derive(Clone, Debug, Serialize)]
 pub struct StreamOutcome {
-    /// Its name.
+    /// Name of the stream.
     pub name: &'static str,
-    /// Its contract in words; `None` for best effort.
+    /// Contract of the stream as text; `None` for best effort.
     pub contract: Option<String>,
     /// D in ms.
     pub promised_ms: Option<f64>,

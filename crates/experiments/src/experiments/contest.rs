@@ -12,7 +12,7 @@ use crate::testbed::{Block, Contender, Hosting, Pair, PairSetup, RoleId, Wait};
 pub struct Contest<'a> {
     /// The contenders, in the order of joining.
     pub contenders: Vec<Contender>,
-    /// Their hosts, in the same order.
+    /// Hosts of the contenders, in the same order.
     pub pairs: Vec<Pair>,
     setup: PairSetup,
     /// How many loads there are.
@@ -25,6 +25,11 @@ impl<'a> Contest<'a> {
     /// A contest without contenders; each will have hosts like `setup`.
     pub const fn new(setup: PairSetup, loads: usize, conditions: &'a Conditions) -> Self {
         Self { contenders: Vec::new(), pairs: Vec::new(), setup, loads, conditions }
+    }
+
+    /// What the hosts are like.
+    pub const fn setup(&self) -> PairSetup {
+        self.setup
     }
 
     /// Two hosts for another world.

@@ -5,9 +5,9 @@ use punctual_host::config::Driver;
 use super::Run::{Measured, Simulated};
 use super::{
     Carrier, Experiment, ONE_CLOCK, acceptance, clips, harts, harts_adapter, harts_endtoend, harts_overhead,
-    harts_preemption, livelock, profile_limit, rio_bandwidth, rio_cost, rio_latency, rio_roundtrip,
-    rio_utilisation, rtu_latency, rtu_path, rtu_relay, rtu_streams, sim_scale, sim_speed, small_messages,
-    video_traces,
+    harts_preemption, livelock, orb_demux, profile_limit, rio_bandwidth, rio_cost, rio_latency,
+    rio_roundtrip, rio_utilisation, rtu_latency, rtu_path, rtu_relay, rtu_roundtrip, rtu_streams, sim_scale,
+    sim_speed, small_messages, video_traces,
 };
 
 /// Why an experiment needs both hosts on one machine, beside [`ONE_CLOCK`].
@@ -153,6 +153,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
     )
     .of_tcp(),
     Experiment::new(
+        "rtu-roundtrip",
+        "RTU 7.2, Idle (the ratio to the kernel)",
+        "the round trip of 64 B and 8 KB over TCP, spinning and blocking, embedded and through the daemon",
+        Measured(rtu_roundtrip::run),
+    )
+    .of_tcp(),
+    Experiment::new(
         "rtu-coexist-bandwidth",
         "RTU 7.3, figure 10",
         "three guaranteed TCP connections of growing rates beside one of best effort",
@@ -214,6 +221,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
         "none",
         "what channels cost by their number: up to 10,000 nodes and a million channels, simulated",
         Simulated(sim_scale::run),
+    )
+    .computed(),
+    Experiment::new(
+        "orb-demux",
+        "TAO, appendix A",
+        "from an object key to an operation: active demultiplexing, hashing and linear search, 1 to 100,000 objects",
+        Simulated(orb_demux::run),
     )
     .computed(),
 ];

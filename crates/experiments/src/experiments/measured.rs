@@ -22,7 +22,7 @@ pub struct Measured {
     pub x: &'static str,
     /// One for each thing measured.
     pub points: Vec<Value>,
-    /// The same for people.
+    /// The results as a table.
     #[serde(skip)]
     pub table: Table,
     /// What had to hold.
@@ -74,7 +74,7 @@ impl Compared {
 /// What `punctual bench` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Its name.
+    /// Name of the experiment.
     pub experiment: &'static str,
     /// Which figure of which paper.
     pub paper: &'static str,
@@ -85,7 +85,7 @@ pub struct Report {
     pub ground: Option<Ground>,
     /// Platform holes.
     pub holes: HoleSummary,
-    /// Its results.
+    /// Results of the experiment.
     #[serde(flatten)]
     pub measured: Measured,
     /// Path of the plot.
@@ -123,7 +123,7 @@ pub(super) fn judged_under(
 }
 
 impl Measured {
-    /// Of `x`, with a table of these columns, a comma and a blank between them.
+    /// No results yet, over the axis `x`. `columns`: columns of the table, separated by a comma and a blank.
     pub fn new(x: &'static str, columns: &str) -> Self {
         Self { x, table: Table::with_columns(columns), ..Self::default() }
     }
@@ -288,11 +288,11 @@ impl Report {
             self.holes.excused,
             counted(self.holes.samples, "sample"),
             self.plot.display(),
-            self.last_word(),
+            self.conclusion(),
         )
     }
 
-    fn last_word(&self) -> &'static str {
+    fn conclusion(&self) -> &'static str {
         match self.exit_status() {
             0 => "everything held",
             1 => "something did not hold",

@@ -16,6 +16,7 @@ mod instructions;
 mod list;
 mod livelock;
 mod measured;
+mod orb_demux;
 mod profile_limit;
 mod rio_bandwidth;
 mod rio_cost;
@@ -25,6 +26,7 @@ mod rio_utilisation;
 mod rtu_latency;
 mod rtu_path;
 mod rtu_relay;
+mod rtu_roundtrip;
 mod rtu_streams;
 mod sim_scale;
 mod sim_speed;
@@ -93,7 +95,7 @@ const NO_HOST: &str = "no host takes part in it";
 /// One of them.
 #[derive(Clone, Copy, Serialize)]
 pub struct Experiment {
-    /// Its name on the command line.
+    /// Name of the experiment on the command line.
     pub name: &'static str,
     /// Which figure of which paper.
     pub paper: &'static str,
@@ -159,12 +161,12 @@ impl Experiment {
         self.alone(NO_HOST).over(Carrier::Nothing)
     }
 
-    /// The same on one machine only, for this reason.
+    /// This experiment, limited to one machine for this reason.
     const fn alone(self, alone: &'static str) -> Self {
         Self { peer: false, alone, ..self }
     }
 
-    /// The same, whatever driver was requested.
+    /// This experiment, always over this carrier.
     const fn over(self, carrier: Carrier) -> Self {
         Self { carrier, ..self }
     }

@@ -16,7 +16,7 @@ use crate::measure::{Ratio, Statistic, compare};
 use crate::report::{Bars, Plot, Row, Series};
 use crate::testbed::{Block, Contender, LinkSpec, PairSetup, Wait};
 
-/// Of RIO's link it is the order of magnitude; it keeps both emulated hosts busy.
+/// Rate of the link, of the order of magnitude of RIO's. It keeps both emulated hosts busy.
 const LINK: BitRate = BitRate(400_000_000);
 /// Queue in front of the link: longer than a socket's queue, so that no packet is lost.
 const QUEUE: Nanos = Nanos::from_millis(20);

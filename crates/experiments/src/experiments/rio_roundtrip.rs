@@ -28,7 +28,7 @@ const PACED_DEADLINE: Nanos = Nanos::from_millis(10);
 enum World {
     /// Kernel sockets.
     Kernel,
-    /// The same again: the difference between two equal worlds.
+    /// The same system once more: shows the difference between two equal systems.
     Again,
     /// The drivers alone: the floor of whatever is built on them.
     Bare,

@@ -16,8 +16,8 @@ use crate::report::{Check, Plot, Row, Series};
 use crate::testbed::{Block, Contender, LinkSpec, PairSetup, TcpStack, TcpWorld};
 
 /// The configured rate of a direct link.
-const TOLD: punctual::BitRate = punctual::BitRate(1_000_000_000);
-/// Of a round trip: table 1's.
+const CONFIGURED: punctual::BitRate = punctual::BitRate(1_000_000_000);
+/// Sizes of messages of a round trip: those of table 1.
 const SIZES: [u32; 5] = [64, 1_024, 2_048, 4_096, 8_192];
 const LOADS: [&str; 3] = ["idle", "hogs", "hogs and bulk"];
 const IDLE: usize = 0;
@@ -55,7 +55,7 @@ fn cases() -> impl Iterator<Item = (usize, usize)> {
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let setup = PairSetup { link: LinkSpec::direct(TOLD), pinned: true };
+    let setup = PairSetup { link: LinkSpec::direct(CONFIGURED), pinned: true };
     let mut contest = Contest::new(setup, LOADS.len() * SIZES.len(), conditions);
     let mut threads = Vec::new();
     for (name, stack) in WORLDS {

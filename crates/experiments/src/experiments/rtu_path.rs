@@ -27,13 +27,13 @@ use crate::testbed::{Daemons, LinkSpec, Network, NetworkSpec, Options, StreamSpe
 const BOTTLENECK: BitRate = BitRate(40_000_000);
 const ACCESS: BitRate = BitRate(120_000_000);
 const QUEUE: Nanos = Nanos::from_millis(150);
-/// Of the connection.
+/// Period of the connection.
 const PERIOD: Nanos = Nanos::from_millis(10);
 const MESSAGE_BYTES: u32 = 1_000;
 const MESSAGES: u32 = 10;
-/// Of each packet on the path.
+/// Deadline of each packet on the path.
 const DEADLINE: Nanos = Nanos::from_millis(30);
-/// Of the flood, and what a packet of it has on the wire besides.
+/// Payload of a packet of the flood. The next constant is what the wire adds to it.
 const FLOOD_BYTES: usize = 1_400;
 const FLOOD_EXTRA_BYTES: usize = 64 + 66;
 const FLOOD_BURST: u32 = 8;
@@ -122,7 +122,7 @@ fn reserved(a: &Endsystem, b: &Endsystem) -> anyhow::Result<[Box<dyn Connection>
     }))
 }
 
-/// The same of the kernel's TCP.
+/// Both ends of a connection of the kernel's TCP.
 fn of_kernel(network: &Network) -> anyhow::Result<[Box<dyn Connection>; 2]> {
     let host = |name| network.host(name).with_context(|| format!("no host {name}"));
     let (a, b) = (host("a")?, host("b")?);
@@ -200,7 +200,7 @@ impl Lane {
 }
 
 impl Channels {
-    /// Of the connection's two channels, at their sinks.
+    /// Counts of the connection's two channels, at their sinks.
     fn of(world: &World) -> anyhow::Result<Self> {
         let mut counted = Self::default();
         for host in ["a", "b"] {

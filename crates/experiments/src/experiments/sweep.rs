@@ -16,7 +16,7 @@ use crate::witness::Witness;
 /// The settings of one point.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Its place on the axis.
+    /// Place of the point on the axis.
     pub x: f64,
     /// New times for some streams; the others continue as before.
     pub set: Vec<(&'static str, Arrivals)>,

@@ -19,14 +19,14 @@ pub enum Arrivals {
         /// Messages at once.
         burst: u32,
     },
-    /// At these times, repeatedly.
+    /// At these times; then again from the beginning.
     Recorded {
         /// Ascending, from the start of a round.
         times: Arc<[Nanos]>,
         /// One round.
         period: Nanos,
     },
-    /// As fast as they are taken.
+    /// As fast as the sender accepts them.
     Continuous,
 }
 

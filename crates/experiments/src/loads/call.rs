@@ -70,7 +70,7 @@ pub struct Calls {
     pub led_no_more: bool,
 }
 
-fn calls(asking: &mut impl Ask, plan: Plan, first: u64) -> anyhow::Result<Calls> {
+pub(super) fn calls(asking: &mut impl Ask, plan: Plan, first: u64) -> anyhow::Result<Calls> {
     let mut found = Calls { samples: Vec::with_capacity(1 << 14), ..Calls::default() };
     let mut message = vec![0; plan.bytes.max(8)];
     let mut due = now();

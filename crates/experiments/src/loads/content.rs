@@ -7,7 +7,7 @@ use crate::measure::stamp::STAMP_BYTES;
 /// The bodies of a stream's messages. Both ends generate them, so the receiver checks every byte.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// These bodies, repeatedly: a film's frames.
+    /// These payloads in turn, repeatedly: for example the frames of a film.
     Bodies(Arc<[Vec<u8>]>),
     /// Synthetic messages of these total lengths, over and over.
     Sizes(Arc<[usize]>),

@@ -97,7 +97,7 @@ impl Datagrams {
 /// A datagram.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// Its length.
+    /// Length of the datagram.
     pub len: usize,
     from: Option<SocketAddrAny>,
 }

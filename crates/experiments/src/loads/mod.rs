@@ -22,6 +22,7 @@ pub mod source;
 pub mod source_tree;
 pub mod stream;
 pub mod tcp;
+pub mod tcp_direct;
 pub mod wait;
 
 use std::io;
@@ -43,7 +44,7 @@ pub use wait::{SPIN, Wait};
 /// The outcome of an offered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// It is on its way.
+    /// The message was accepted and is on its way.
     Taken,
     /// The queue is full: policed, or the link is busy. The message is not sent.
     Full,

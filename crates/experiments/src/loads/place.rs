@@ -14,7 +14,7 @@ use super::Class;
 pub struct Place {
     /// The file of its namespace; none: this process' own.
     pub namespace: Option<PathBuf>,
-    /// Its CPU; none: any.
+    /// CPU of the thread; `None`: any.
     pub cpu: Option<u32>,
 }
 

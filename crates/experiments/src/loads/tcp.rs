@@ -13,16 +13,16 @@ use rustix::net::{RecvFlags, recv};
 
 use super::call::{Ask, PATIENCE};
 use super::datagram::BUSY_POLL;
-use super::{MessageReceiver, MessageSender, Offered, Wait, is_passing};
+use super::{MessageReceiver, MessageSender, Offered, SPIN, Wait, is_passing};
 
 /// A peer that accepts no data for this long is full.
 pub const FULL: Nanos = Nanos::from_millis(200);
 /// Longest wait of one read.
 pub const READ_WAIT: Nanos = Nanos::from_millis(50);
-/// Where a message of a round trip has its length, for the server.
-const LENGTH_AT: std::ops::Range<usize> = 8..12;
+/// Bytes at the begin of a message of a round trip that hold its length, for the server.
+pub(super) const LENGTH_AT: std::ops::Range<usize> = 8..12;
 /// Longest message of a round trip.
-const BYTES_MAX: usize = 64 << 10;
+pub(super) const BYTES_MAX: usize = 64 << 10;
 
 /// An end of a connection that waits for at most [`READ_WAIT`] and [`FULL`].
 pub trait Connection: Read + Write + Send {}
@@ -53,8 +53,13 @@ impl KernelTcp {
 
 impl Read for KernelTcp {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let until = now() + BUSY_POLL;
-        while self.wait == Wait::SpinThenBlock && now() < until {
+        let polled = match self.wait {
+            Wait::SpinThenBlock => BUSY_POLL,
+            Wait::Spin => SPIN,
+            _ => Nanos::ZERO,
+        };
+        let until = now() + polled;
+        while now() < until {
             match recv(&self.stream, &mut *buffer, RecvFlags::DONTWAIT) {
                 Err(Errno::AGAIN) => {}
                 other => return Ok(other?.1),
@@ -120,7 +125,12 @@ struct Partial {
 impl Partial {
     /// Reads until there are `wanted` bytes, at least once and then until `until`; `false` if they did not come. The end of
     /// the connection is [`io::ErrorKind::UnexpectedEof`].
-    fn fill(&mut self, from: &mut dyn Connection, wanted: usize, until: Instant) -> anyhow::Result<bool> {
+    fn fill(
+        &mut self,
+        from: &mut (impl Read + ?Sized),
+        wanted: usize,
+        until: Instant,
+    ) -> anyhow::Result<bool> {
         self.bytes.resize(self.bytes.len().max(wanted), 0);
         while self.filled < wanted {
             match from.read(&mut self.bytes[self.filled..wanted]) {
@@ -143,7 +153,7 @@ pub struct TcpReceiver {
 }
 
 impl TcpReceiver {
-    /// Of `message_bytes` each.
+    /// A receiver of messages of `message_bytes` bytes each.
     pub fn new(connection: Box<dyn Connection>, message_bytes: usize) -> Self {
         Self { connection, partial: Partial::default(), message_bytes }
     }
@@ -164,6 +174,12 @@ impl MessageReceiver for TcpReceiver {
 /// A client of [`answer_all`].
 pub struct TcpCaller {
     connection: Box<dyn Connection>,
+    exchange: Exchange,
+}
+
+/// What a client knows of its calls.
+#[derive(Default)]
+pub(super) struct Exchange {
     message: Vec<u8>,
     partial: Partial,
     /// Lengths of the answers that are to come.
@@ -173,21 +189,36 @@ pub struct TcpCaller {
 impl TcpCaller {
     /// Over `connection`.
     pub fn new(connection: Box<dyn Connection>) -> Self {
-        Self { connection, message: Vec::new(), partial: Partial::default(), owed: VecDeque::new() }
+        Self { connection, exchange: Exchange::default() }
     }
 }
 
 impl Ask for TcpCaller {
     fn call(&mut self, message: &[u8]) -> anyhow::Result<bool> {
+        self.exchange.call(self.connection.as_mut(), message)
+    }
+}
+
+impl Exchange {
+    /// Sends `message` over `connection` and waits for its answer, which must be the same bytes; `false` if it does not come in
+    /// time.
+    ///
+    /// # Errors
+    /// If the connection breaks, or the answer differs.
+    pub(super) fn call(
+        &mut self,
+        connection: &mut (impl Read + Write + ?Sized),
+        message: &[u8],
+    ) -> anyhow::Result<bool> {
         let until = now() + PATIENCE;
         ensure!(message.len() >= LENGTH_AT.end && message.len() <= BYTES_MAX, "{} B", message.len());
         self.message.clear();
         self.message.extend_from_slice(message);
         self.message[LENGTH_AT].copy_from_slice(&u32::try_from(message.len())?.to_le_bytes());
-        self.connection.write_all(&self.message)?;
+        connection.write_all(&self.message)?;
         self.owed.push_back(message.len());
         while let Some(&bytes) = self.owed.front() {
-            if !self.partial.fill(self.connection.as_mut(), bytes, until)? {
+            if !self.partial.fill(connection, bytes, until)? {
                 return Ok(false);
             }
             self.partial.filled = 0;
@@ -228,7 +259,7 @@ pub fn answer_all(mut connection: Box<dyn Connection>, stops: impl Fn() -> bool)
 }
 
 /// Length of the message at the front, if it has come.
-fn whole(bytes: &[u8]) -> Option<usize> {
+pub(super) fn whole(bytes: &[u8]) -> Option<usize> {
     let length = bytes.get(LENGTH_AT)?.try_into().ok()?;
     usize::try_from(u32::from_le_bytes(length)).ok()
 }

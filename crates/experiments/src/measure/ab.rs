@@ -69,7 +69,7 @@ impl Side {
         self.samples().filter(|sample| !sample.is_excused(excuses)).map(|sample| sample.span)
     }
 
-    /// Its figures.
+    /// Figures of the side.
     pub fn figures(&self, excuses: &Excuses) -> Figures {
         let clean = self.clean(excuses).concat();
         let all: Vec<f64> = self.samples().map(|sample| sample.span.0 as f64).collect();

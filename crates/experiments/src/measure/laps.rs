@@ -15,7 +15,7 @@ pub struct Laps {
 }
 
 impl Laps {
-    /// Of `bytes` each.
+    /// Counts laps of `bytes` bytes each.
     pub const fn of(bytes: u64) -> Self {
         Self { bytes, counted: 0, begun: None, laps: Vec::new() }
     }

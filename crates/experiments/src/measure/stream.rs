@@ -13,7 +13,7 @@ use crate::excuse::Excuses;
 
 /// Which figures of a stream are requested.
 pub struct Question<'a> {
-    /// Its contract; `None` for best effort.
+    /// Contract of the stream; `None` for best effort.
     pub contract: Option<&'a Contract>,
     /// The platform's holes.
     pub excuses: &'a Excuses,
@@ -44,11 +44,11 @@ pub struct Miss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MissKind {
-    /// It came after its bound.
+    /// The message came after its bound.
     Late,
-    /// It was taken and never came whole.
+    /// The message was accepted at the sender and never arrived complete.
     Lost,
-    /// It kept its contract and was not taken.
+    /// The message kept its contract and was refused at the sender.
     Refused,
 }
 
@@ -67,7 +67,7 @@ pub struct StreamSummary {
     pub refused_conforming: u64,
     /// Delivered.
     pub delivered: u64,
-    /// Taken and never delivered.
+    /// Accepted at the sender and never delivered.
     pub lost: u64,
     /// Messages that differ from what was sent.
     pub damaged: u64,

@@ -10,7 +10,7 @@ use super::drawing::{FONT, GRID, INK, PALETTE, Scale, drawing, short};
 /// One bar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// Its begin and end.
+    /// Begin and end of the bar.
     pub span: (f64, f64),
     /// How high it is.
     pub height: f64,

@@ -20,7 +20,7 @@ pub(super) const FONT: &str = "sans-serif";
 /// How an axis is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// From zero, evenly.
+    /// Linear, beginning at zero.
     Linear,
     /// Powers of ten; values at or below zero are left out.
     Logarithmic,

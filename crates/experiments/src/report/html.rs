@@ -34,7 +34,7 @@ impl Table {
         Self { rows, ..Self::new(&head) }
     }
 
-    /// The same with this number of columns of words.
+    /// This table with this number of columns of words.
     #[must_use]
     pub fn with_words(self, words: usize) -> Self {
         Self { words, ..self }

@@ -11,9 +11,9 @@ use super::drawing::{FONT, GRID, INK, PALETTE, Scale, drawing, short};
 /// One axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// Its label, with the unit.
+    /// Label of the axis, with the unit.
     pub label: String,
-    /// Its division.
+    /// Division of the axis.
     pub scale: Scale,
 }
 
@@ -49,11 +49,11 @@ impl Series {
         let points = points.into_iter().collect();
         Self { name: name.into(), colour, dashed: false, dots: true, points }
     }
-    /// The same, dashed where `dashed`.
+    /// This series, dashed if `dashed`.
     pub fn dashed(self, dashed: bool) -> Self {
         Self { dashed, ..self }
     }
-    /// The same without dots, for curves that were not measured point by point.
+    /// This series without dots, for curves that were not measured point by point.
     pub fn without_dots(self) -> Self {
         Self { dots: false, ..self }
     }
@@ -62,7 +62,7 @@ impl Series {
 /// A vertical line with a word: a bound.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// Where.
+    /// Place on the axis.
     pub x: f64,
     /// The word.
     pub label: String,
@@ -105,16 +105,16 @@ impl Plot {
     pub fn log_log(title: &str, x: &str, y: &str, series: impl IntoIterator<Item = Series>) -> Self {
         Self::new(title, Axis::logarithmic(x), Axis::logarithmic(y), series)
     }
-    /// The same for curves that fall to the right: shares of what took longer than.
+    /// A plot of curves that fall to the right: the share of samples above each value.
     pub fn tails(title: &str, x: &str, y: &str, series: impl IntoIterator<Item = Series>) -> Self {
         Self::log_log(title, x, y, series.into_iter().map(Series::without_dots))
             .with_legend(Legend::LowerLeft)
     }
-    /// The same with these bounds.
+    /// This plot with these bounds.
     pub fn with_marks(self, marks: Vec<Mark>) -> Self {
         Self { marks, ..self }
     }
-    /// The same with its legend elsewhere.
+    /// This plot with its legend at another place.
     pub fn with_legend(self, legend: Legend) -> Self {
         Self { legend, ..self }
     }

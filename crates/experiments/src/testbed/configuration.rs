@@ -19,9 +19,9 @@ const PREDICTION_ERROR: &str = "10ms";
 /// One end of a link of two real machines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// Its address.
+    /// Address of the host on the link.
     pub address: Ipv4Addr,
-    /// Its network interface.
+    /// Network interface of the host on the link.
     pub device: String,
 }
 

@@ -36,7 +36,7 @@ pub struct Contender {
     caller: Box<dyn Caller>,
     /// Bulk and the sink that counts it.
     bulk: Option<(Bulk, RoleId)>,
-    /// Its measurements, by load.
+    /// Measurements of the contender, by load.
     pub sides: Vec<Side>,
     /// Calls without an answer, by load.
     pub lost: Vec<u64>,
@@ -76,7 +76,7 @@ impl Contender {
         Self { bulk: Some((bulk, sink)), ..self }
     }
 
-    /// Its sink of bulk.
+    /// Sink of the contender's bulk traffic.
     pub fn sink(&self) -> Option<RoleId> {
         self.bulk.as_ref().map(|(_, sink)| *sink)
     }

@@ -119,7 +119,7 @@ impl Running {
                     self.endsystem = Some(endsystem);
                     return Ok(());
                 }
-                Err(error) if now() >= until => bail!("{}: {error}; {}", self.host, self.last_words()),
+                Err(error) if now() >= until => bail!("{}: {error}; {}", self.host, self.last_log_lines()),
                 Err(_) => self.wait_alive()?,
             }
         }
@@ -133,7 +133,7 @@ impl Running {
                 return Ok(());
             }
             if now() >= until {
-                bail!("{} does not receive from its neighbours; {}", self.host, self.last_words());
+                bail!("{} does not receive from its neighbours; {}", self.host, self.last_log_lines());
             }
             self.wait_alive()?;
         }
@@ -142,12 +142,12 @@ impl Running {
     /// A moment later, if the process still runs.
     fn wait_alive(&mut self) -> anyhow::Result<()> {
         if let Some(status) = self.process.try_wait()? {
-            bail!("punctuald on {} ended ({status}); {}", self.host, self.last_words());
+            bail!("punctuald on {} ended ({status}); {}", self.host, self.last_log_lines());
         }
         Ok(wait_until(now() + POLL)?)
     }
 
-    fn last_words(&self) -> String {
+    fn last_log_lines(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing in it");
         format!("log {}: {last}", self.log.display())

@@ -48,6 +48,6 @@ pub use pair::{Pair, PairSetup};
 pub use privilege::Privilege;
 pub use roles::{Engine, Roles};
 pub use stream::StreamSpec;
-pub use tcp::{TcpStack, TcpWorld};
+pub use tcp::{TcpPlan, TcpStack, TcpWorld};
 pub use track::{Finished, Track};
 pub use world::{System, World};

@@ -55,7 +55,7 @@ impl LinkSpec {
         Self { rate, queue, mtu: MTU, wire: Wire::Shaped }
     }
 
-    /// The same with completions at the pace of the wire.
+    /// This emulated link, with completions at the rate of the wire.
     #[must_use]
     pub const fn paced(self) -> Self {
         Self { wire: Wire::Paced, ..self }
@@ -76,7 +76,7 @@ impl LinkSpec {
         (u128::from(self.rate.0) * u128::from(self.queue.as_u64()) / 8_000_000_000).max(1) as u64
     }
 
-    /// The same for longer packets.
+    /// This emulated link, for longer packets.
     #[must_use]
     pub const fn with_mtu(self, mtu: u32) -> Self {
         Self { mtu, ..self }
@@ -95,13 +95,13 @@ pub struct NetworkSpec {
 /// One host of a network.
 #[derive(Debug)]
 pub struct Host {
-    /// Its name.
+    /// Name of the host.
     pub name: &'static str,
-    /// Its namespace.
+    /// Network namespace of the host.
     pub namespace: Namespace,
-    /// Its address towards the host before it in the line.
+    /// Address towards the host before it in the line.
     pub address_left: Option<Ipv4Addr>,
-    /// Its address towards the next host.
+    /// Address towards the next host.
     pub address_right: Option<Ipv4Addr>,
 }
 

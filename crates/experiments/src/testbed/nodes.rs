@@ -17,15 +17,15 @@ use punctual_rig::{Open, TestMemory, World, line_config};
 /// The hosts.
 const SOURCE: usize = 0;
 const SINK: usize = 1;
-/// Between them.
+/// The link between the hosts.
 const LINK: LinkId = LinkId(0);
 /// Faster than any processing: nothing waits for the pace.
 const RATE: BitRate = BitRate(1_000_000_000_000);
-/// Between two messages.
+/// Interval between two messages.
 const INTERVAL: Nanos = Nanos::from_millis(10);
 const DEADLINE: Nanos = Nanos::from_millis(100);
-/// The urgent channel's: so much shorter that its handler is the more urgent one however each channel's D is shared
-/// among its stages (most of the long one's goes to the link).
+/// Deadline of the urgent channel. It is so much shorter that the channel's handler is more urgent, however each D is shared
+/// among the stages (most of the longer D goes to the link).
 const URGENT_DEADLINE: Nanos = Nanos::from_millis(5);
 const URGENT_BYTES: u32 = 64;
 const HEADER_BYTES: u32 = 64;
@@ -70,7 +70,7 @@ impl Nodes {
             config
         };
         let mut world = World::of(vec![config(SOURCE), config(SINK)]);
-        // Its books are not what is measured.
+        // The audit of accounts would be measured, too.
         world.audit = None;
         (world.propagation, world.completes) = (Nanos::ZERO, true);
         // Neighbours meet.
@@ -151,7 +151,7 @@ impl Lane {
     }
 }
 
-/// Of the null device: signalling's packets must fit as well.
+/// Longest packet of the null device: packets of signalling must fit, too.
 fn packet_bytes(fragment_bytes: u32) -> u32 {
     PACKET_BYTES_MIN.max(fragment_bytes + HEADER_BYTES)
 }

@@ -20,18 +20,18 @@ pub enum Hosting {
     Daemon,
 }
 
-/// Through what messages come.
+/// The way by which messages come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Through {
     /// A UDP socket on this port.
     Kernel {
-        /// Its port.
+        /// Port to listen at.
         port: u16,
     },
     /// A TCP connection to this port.
     Stream {
-        /// Its port.
+        /// Port to listen at.
         port: u16,
     },
     /// A name at an engine that was started before.
@@ -49,9 +49,9 @@ pub enum Through {
 pub enum Order {
     /// Start an engine and report when it receives its neighbour's HELLOs.
     Engine {
-        /// Its number.
+        /// Number of the role.
         role: RoleId,
-        /// Its TOML.
+        /// The configuration, as TOML.
         config: String,
         /// The process of the engine.
         hosting: Hosting,
@@ -62,12 +62,12 @@ pub enum Order {
     Sink(Sink),
     /// Report the counters of a sink, or the state of an echo server.
     Counted {
-        /// Which.
+        /// Number of the role.
         role: RoleId,
     },
     /// End one.
     End {
-        /// Which.
+        /// Number of the role.
         role: RoleId,
     },
 }
@@ -75,15 +75,15 @@ pub enum Order {
 /// An echo server that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Echo {
-    /// Its number.
+    /// Number of the role.
     pub role: RoleId,
-    /// Through what requests come.
+    /// The way by which requests come.
     pub through: Through,
     /// For engines: where answers go to (`port@host`) and under which contract.
     pub answers: Option<(String, Contract)>,
     /// How the server waits.
     pub wait: Wait,
-    /// Its class.
+    /// Class of the messages.
     pub class: Class,
     /// Longest message.
     pub bytes_max: u32,
@@ -92,13 +92,13 @@ pub struct Echo {
 /// A sink that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sink {
-    /// Its number.
+    /// Number of the role.
     pub role: RoleId,
-    /// Through what messages come.
+    /// The way by which messages come.
     pub through: Through,
     /// Whether a guaranteed channel is awaited.
     pub guaranteed: bool,
-    /// Its class.
+    /// Class of the messages.
     pub class: Class,
     /// Longest message.
     pub bytes_max: u32,
@@ -108,11 +108,11 @@ pub struct Sink {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
-    /// It is done.
+    /// The order was carried out.
     Done,
     /// What a sink has taken, and how a server fares.
     Counted(Counted),
-    /// It failed.
+    /// The order failed.
     Failed {
         /// Why, in one line.
         why: String,
@@ -124,7 +124,7 @@ pub enum Answer {
 pub struct Counted {
     /// Messages.
     pub messages: u64,
-    /// Their bytes.
+    /// Bytes of these messages.
     pub bytes: u64,
     /// CPU time of its thread in ns.
     pub cpu_ns: u64,

@@ -116,7 +116,7 @@ impl Roles {
         Self { place, running: BTreeMap::new(), engines: BTreeMap::new() }
     }
 
-    /// Its place.
+    /// Place where the roles run.
     pub const fn place(&self) -> &Place {
         &self.place
     }

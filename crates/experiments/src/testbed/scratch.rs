@@ -30,7 +30,7 @@ impl Scratch {
         Ok(Self { path })
     }
 
-    /// Its path.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -7,7 +7,7 @@ use crate::loads::{Arrivals, Class, Content};
 /// A stream: its content, its ends and its contract.
 #[derive(Clone, Debug)]
 pub struct StreamSpec {
-    /// Its name in tables; also the port's.
+    /// Name of the stream in tables, and of its port.
     pub name: &'static str,
     /// The source host.
     pub from: &'static str,
@@ -15,7 +15,7 @@ pub struct StreamSpec {
     pub to: &'static str,
     /// `None`: best effort.
     pub contract: Option<Contract>,
-    /// Its messages.
+    /// Messages of the stream.
     pub content: Content,
     /// When they are sent.
     pub arrivals: Arrivals,

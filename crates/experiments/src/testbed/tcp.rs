@@ -7,14 +7,17 @@ use anyhow::Context;
 use punctual::Nanos;
 use punctual::tcp::{Qos, Settings};
 use punctual_host::config::Driver;
-use punctual_os::clock::duration;
+use punctual_os::clock::{duration, now, sleep_until};
 
+use super::echo::STOP_CHECK_INTERVAL;
 use super::receive::{ReceiveClass, ReceiveThreads};
-use super::{Conditions, Hosting, Options, Pair, PairSetup, RoleId, Wait, echo};
+use super::{Conditions, Hosting, Options, Pair, PairSetup, RoleId, SPIN, Wait, echo};
 use crate::loads::tcp::{
     Connection, FULL, KernelTcp, READ_WAIT, TcpCaller, TcpReceiver, TcpSender, answer_all,
 };
-use crate::loads::{Caller, Class, MessageReceiver, MessageSender};
+use crate::loads::tcp_direct::{DirectTcpServer, LeadingTcpCaller};
+use crate::loads::{Caller, Class, MessageReceiver, MessageSender, tcp_direct};
+use crate::measure::Sample;
 
 /// Buffer of each direction of a connection: RTU's (section 7.1).
 const BUFFER_BYTES: usize = 200 << 10;
@@ -22,12 +25,17 @@ const BUFFER_BYTES: usize = 200 << 10;
 const ACCEPTED_WITHIN: Nanos = Nanos::from_secs(5);
 /// Connections and listeners of a host at most.
 const FLOWS: &str = "flows_max = 32\nlisteners_max = 16\n";
-/// So many packets ahead that a link of some hundred Mbit/s goes on until the processor reacts.
+/// Pipeline depth: enough packets that a link of some hundred Mbit/s does not run empty before the processor reacts.
 const PIPELINE: &str = "pipeline_depth = 4\nreaction = \"20us\"\n";
 /// How soon a processor of the real-time class notices an arrival.
 const RELEASE: &str = "release_latency = \"50us\"\n";
+/// What programs may do through a daemon; behind the last link.
+const RIGHTS: &str = "[[daemon.tcp]]\nconnect = [\"*:*\"]\nlisten = [\"*:*\"]\n";
+/// Declared time of a handler, or of a leading program between two waits: it copies a message and keeps a sample, on a CPU that
+/// was halted just before.
+const PROGRAM_TIME: Nanos = Nanos::from_micros(30);
 
-/// Who runs TCP.
+/// System that processes TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpStack {
     /// The kernel, as it is, without the offloads of the devices.
@@ -42,12 +50,29 @@ pub enum TcpStack {
     PunctualToKernel,
 }
 
+/// How Punctual runs TCP for the programs of both hosts, and whether programs and engines poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpPlan {
+    /// In the programs' processes, or by daemons.
+    pub hosting: Hosting,
+    /// Whether what waits polls for [`SPIN`] before it sleeps: engines, and programs over the kernel's TCP.
+    pub spins: bool,
+}
+
+impl Default for TcpPlan {
+    /// Embedded, sleeping.
+    fn default() -> Self {
+        Self { hosting: Hosting::Embedded, spins: false }
+    }
+}
+
 /// Two hosts with TCP. Fields drop in this order.
 pub struct TcpWorld {
     stack: TcpStack,
+    plan: TcpPlan,
     conditions: Conditions,
     engine: Option<RoleId>,
-    /// Of b, of connections that are not best effort.
+    /// Ports at b of connections that are not best effort.
     ports: Vec<u16>,
     threads: Option<ReceiveThreads>,
     pair: Pair,
@@ -59,6 +84,19 @@ impl TcpWorld {
     /// # Errors
     /// If a host or an engine is refused.
     pub fn create(stack: TcpStack, setup: &PairSetup, conditions: &Conditions) -> anyhow::Result<Self> {
+        Self::create_as(stack, TcpPlan::default(), setup, conditions)
+    }
+
+    /// The same by `plan`.
+    ///
+    /// # Errors
+    /// See [`TcpWorld::create`].
+    pub fn create_as(
+        stack: TcpStack,
+        plan: TcpPlan,
+        setup: &PairSetup,
+        conditions: &Conditions,
+    ) -> anyhow::Result<Self> {
         let mut pair = Pair::create(setup, conditions)?;
         let (mut engine, mut threads) = (None, None);
         match stack {
@@ -68,12 +106,15 @@ impl TcpWorld {
                 threads = Some(ReceiveThreads::start(&pair, Driver::default(), ReceiveClass::RealTime)?);
             }
             TcpStack::Punctual | TcpStack::PunctualToKernel => {
+                let spin =
+                    if plan.spins { format!("spin = \"{}us\"\n", SPIN.0 / 1_000) } else { String::new() };
+                let rights = if plan.hosting == Hosting::Daemon { RIGHTS } else { "" };
                 let options = Options {
-                    link: format!("{FLOWS}{PIPELINE}"),
+                    link: format!("{FLOWS}{PIPELINE}{spin}{rights}"),
                     processor: RELEASE.into(),
                     ..conditions.options()
                 };
-                engine = Some(pair.start_engines(&options, Hosting::Embedded)?);
+                engine = Some(pair.start_engines(&options, plan.hosting)?);
             }
         }
         let network = pair.network().context("TCP is compared on one machine")?;
@@ -82,7 +123,8 @@ impl TcpWorld {
             let aggregate = if threads.is_some() { "" } else { "gro off" };
             host.namespace.feed(&format!("ethtool -K {device} tso off gso off {aggregate}"), "")?;
         }
-        Ok(Self { stack, conditions: conditions.clone(), engine, ports: Vec::new(), threads, pair })
+        let conditions = conditions.clone();
+        Ok(Self { stack, plan, conditions, engine, ports: Vec::new(), threads, pair })
     }
 
     /// The class of the programs of a connection.
@@ -110,7 +152,11 @@ impl TcpWorld {
         let address = SocketAddr::from((self.pair.address, port));
         let low_delay = matches!(qos, Qos::LowDelay { .. });
         let spins = self.stack == TcpStack::Tuned && low_delay;
-        let wait = if spins { Wait::SpinThenBlock } else { Wait::Block };
+        let wait = match (self.plan.spins, spins) {
+            (true, _) => Wait::Spin,
+            (false, true) => Wait::SpinThenBlock,
+            (false, false) => Wait::Block,
+        };
         let kernel = |stream| KernelTcp::new(stream, wait, BUFFER_BYTES);
         let far = self.pair.far_place()?;
         let listen = || Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?);
@@ -141,6 +187,10 @@ impl TcpWorld {
 
     fn connect_ours(&self, address: SocketAddr, qos: Qos) -> anyhow::Result<punctual::tcp::TcpStream> {
         let endsystem = self.pair.endsystem(self.engine.context("no engine")?)?;
+        if self.plan.hosting == Hosting::Daemon {
+            let near = endsystem.connect_tcp(address, qos);
+            return Ok(waiting(near.with_context(|| format!("connecting as {qos:?}"))?));
+        }
         let settings = Settings {
             send_bytes: BUFFER_BYTES,
             receive_bytes: BUFFER_BYTES,
@@ -156,10 +206,50 @@ impl TcpWorld {
     /// # Errors
     /// If the connection is refused.
     pub fn call(&mut self, qos: Qos) -> anyhow::Result<Box<dyn Caller>> {
+        self.call_as(qos, self.class(qos))
+    }
+
+    /// The same with a server of `class`.
+    ///
+    /// # Errors
+    /// If the connection is refused.
+    pub fn call_as(&mut self, qos: Qos, class: Class) -> anyhow::Result<Box<dyn Caller>> {
         let [near, far] = self.connect(qos)?;
-        let class = self.class(qos);
         self.pair.serve(class, Box::new(TcpServer(far)))?;
         Ok(Box::new(TcpCaller::new(near)))
+    }
+
+    /// Round trips over a connection of its own, for which no thread beside the engines is woken: the calling thread leads a's
+    /// engine, and b's engine calls the server.
+    ///
+    /// # Errors
+    /// If the connection is refused, or the kernel runs TCP.
+    pub fn call_leading(&mut self, qos: Qos) -> anyhow::Result<Box<dyn Caller>> {
+        Ok(Box::new(LeadingTcpCaller::new(self.connect_directly(qos)?)))
+    }
+
+    /// Round trips of `bytes` for `length`, one after the other, by handlers of both engines over a connection of its own.
+    ///
+    /// # Errors
+    /// As [`TcpWorld::call_leading`]; if answers stop coming.
+    pub fn loop_directly(&mut self, qos: Qos, bytes: usize, length: Nanos) -> anyhow::Result<Vec<Sample>> {
+        tcp_direct::run(self.connect_directly(qos)?, bytes, length)
+    }
+
+    /// A connection with declared times, the far end of which answers by a handler.
+    fn connect_directly(&mut self, qos: Qos) -> anyhow::Result<punctual::tcp::TcpStream> {
+        let engine = self.engine.context("no engine")?;
+        let address = SocketAddr::from((self.pair.address, self.pair.port()));
+        let (endsystem, place) = (self.pair.far_endsystem(engine)?, self.pair.far_place()?);
+        let listener = place.within(|| Ok(endsystem.bind_tcp_direct(address, qos, 1, PROGRAM_TIME)?));
+        let listener = listener.with_context(|| format!("listener of {qos:?}"))?;
+        let endsystem = self.pair.endsystem(engine)?;
+        let near = self.pair.place.within(|| Ok(endsystem.connect_tcp_direct(address, qos, PROGRAM_TIME)?));
+        let near = near.with_context(|| format!("connecting as {qos:?}"))?;
+        let far = listener.accept_timeout(duration(ACCEPTED_WITHIN))?;
+        let far = DirectTcpServer::start(far.context("a connection never reached its listener")?)?;
+        self.pair.serve(Class::Ordinary, Box::new(far))?;
+        Ok(waiting(near))
     }
 
     /// Messages of `bytes` from a to b over a connection of its own: where they go in and come out.
@@ -196,11 +286,21 @@ impl TcpWorld {
     }
 }
 
-/// With the times of [`Connection`].
+/// Sets the timeouts of [`Connection`].
 const fn waiting(mut stream: punctual::tcp::TcpStream) -> punctual::tcp::TcpStream {
     stream.set_read_timeout(Some(std::time::Duration::from_nanos(READ_WAIT.0)));
     stream.set_write_timeout(Some(std::time::Duration::from_nanos(FULL.0)));
     stream
+}
+
+impl echo::Server for DirectTcpServer {
+    fn serve(self: Box<Self>, stop: &AtomicBool, is_demoted: &AtomicBool) -> anyhow::Result<()> {
+        while !stop.load(Ordering::Relaxed) && !self.has_ended() {
+            sleep_until(now() + STOP_CHECK_INTERVAL);
+            is_demoted.fetch_or(self.has_panicked(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
 }
 
 /// Answers over one connection.

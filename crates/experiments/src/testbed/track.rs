@@ -44,7 +44,7 @@ pub struct Track {
 
 /// A stream with its logs, for judging.
 pub struct Finished {
-    /// Its specification.
+    /// Specification of the stream.
     pub spec: StreamSpec,
     /// The sender's log.
     pub sent: SendLog,

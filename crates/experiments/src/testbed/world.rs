@@ -44,7 +44,7 @@ pub enum World {
     Daemons {
         /// The processes.
         daemons: Daemons,
-        /// Their network.
+        /// Network of the hosts.
         network: Network,
     },
     /// Engines in this process.

@@ -19,6 +19,7 @@ pub use locate::{LocateReply, LocateRequest, LocateStatus};
 pub use request::{Reply, ReplyStatus, Request, Response};
 pub use target::{Addressing, Target};
 
+use crate::reassembly::Whole;
 use crate::{Decode, Decoder, Encode, Encoder, Error as CdrError, Version};
 
 /// A message. The decoder of its body is behind the fields.
@@ -48,18 +49,26 @@ impl<'a> Message<'a> {
     /// # Errors
     /// [`Error`].
     pub fn read(bytes: &'a [u8]) -> Result<Self, Error> {
+        Self::read_whole(bytes.into())
+    }
+
+    /// Reads a message with its header, which may have been joined of fragments.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn read_whole(Whole { bytes, breaks }: Whole<'a>) -> Result<Self, Error> {
         let (header, _) = bytes.split_first_chunk().ok_or(CdrError::Truncated)?;
         let header = Header::parse(header)?;
         let there = bytes.len() - Header::BYTES;
         if header.size as usize != there {
             return Err(Error::Size { size: header.size.into(), expected: there as u64 });
         }
-        Self::read_behind(&header, bytes).map_err(Error::from)
+        let from = Decoder::new(bytes, header.order, header.version).with_breaks(breaks);
+        Self::read_behind(&header, from).map_err(Error::from)
     }
 
-    /// Reads what is behind the header, with `bytes` from the header on.
-    fn read_behind(header: &Header, bytes: &'a [u8]) -> Result<Self, CdrError> {
-        let mut from = Decoder::new(bytes, header.order, header.version);
+    /// Reads what is behind the header, which `from` begins with.
+    fn read_behind(header: &Header, mut from: Decoder<'a>) -> Result<Self, CdrError> {
         from.read(Header::BYTES)?;
         Ok(match header.kind {
             MessageType::Request => Self::Request(Request::read(&mut from)?, from),

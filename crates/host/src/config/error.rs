@@ -77,7 +77,7 @@ pub enum ConfigError {
         one: String,
         /// Another.
         other: String,
-        /// Their device.
+        /// Device of these links.
         device: String,
     },
     /// A device cannot be had as it is configured.

@@ -93,13 +93,13 @@ pub struct HostConfig {
 /// Other traffic on the device of a link, according to the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherTraffic {
-    /// There is no wire: memory and loopback.
+    /// The link has no wire: drivers in memory, and loopback.
     Nothing,
     /// None: only Punctual sends over the device.
     Exclusive,
     /// At most as much as `interference_burst` and `interference_share` state.
     Stated,
-    /// As much as the shaper of kernel traffic lets through.
+    /// At most the rate of the shaper of kernel traffic.
     Shaped,
     /// Everything goes through this shaper, ours first.
     Behind(ShaperRate),
@@ -133,7 +133,7 @@ pub struct DaemonConfig {
     pub request_share_per_user_max: Ppm,
     /// What happens at a system call that is not in the list of its thread.
     pub forbidden_calls: Forbidden,
-    /// Who may use TCP of the host's own.
+    /// Users who may use TCP connections that the host processes itself, and for which addresses.
     pub tcp_rights: TcpRights,
     /// Users who may capture packets, beside root and the daemon's own user.
     pub capture_users: Vec<UserId>,

@@ -458,7 +458,7 @@ fn links_of_one_address_share_its_ports() {
 }
 
 #[test]
-fn each_class_of_a_link_may_be_waited_for_awake() {
+fn each_class_of_a_link_has_its_busy_polling_time() {
     let xdp = "driver = \"xdp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"";
     let spins = |keys: &str| {
         let config = read(&small("", &format!("{xdp}\n{keys}"), "")).expect("a link");

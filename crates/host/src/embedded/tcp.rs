@@ -18,9 +18,9 @@ pub struct TcpEnds {
     pub id: TcpId,
     /// The two ends.
     pub flow: Flow,
-    /// Where the program puts what it sends.
+    /// Ring for the bytes that the program sends.
     pub outbox: OutboxWriter,
-    /// Where it finds what came.
+    /// Ring with the bytes that have come.
     pub inbox: InboxReader,
     /// What happens to the connection.
     pub news: Receiver<TcpNews>,
@@ -41,7 +41,7 @@ pub struct TcpCloser {
 }
 
 impl TcpCloser {
-    /// From now on nothing is accepted.
+    /// Stops accepting connections.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         // Without a receiver there is no listener any more.
@@ -49,7 +49,7 @@ impl TcpCloser {
     }
 }
 
-/// The program's ends of both rings, and its news.
+/// The program's ends of both rings, and the events of the connection.
 struct Ends {
     outbox: OutboxWriter,
     inbox: InboxReader,

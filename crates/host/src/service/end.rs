@@ -26,7 +26,7 @@ pub(super) enum Stage {
     Incoming { contract: Contract, messages: u32, asker: Option<Requester> },
     /// Rings are attached.
     Open,
-    /// It carries packets of this TCP connection, and its program has it no more.
+    /// The channel carries packets of this TCP connection. The program has no access to it any more.
     Joined { connection: ChannelId },
     /// A best-effort end: the node sends no event when it is closed.
     BestEffort,
@@ -73,7 +73,7 @@ pub(super) struct TcpEndpoint {
     pub(super) doorbell: Option<OwnedFd>,
     pub(super) flow: Option<Flow>,
     pub(super) is_open: bool,
-    /// Its channels.
+    /// Channels of the connection, if its path is reserved.
     pub(super) path: Option<Joined>,
 }
 

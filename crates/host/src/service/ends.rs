@@ -63,7 +63,7 @@ impl<H: Host> Service<H> {
         }
         self.accounts.give_back(end.account, Resource::BufferBytes, end.room_bytes + end.more_bytes);
         self.expect_room(self.room_bytes - end.room_bytes);
-        self.bury(end.account, end.health.take(), end.doorbell.take(), end.held);
+        self.release_later(end.account, end.health.take(), end.doorbell.take(), end.held);
         Some(end)
     }
 }

@@ -110,7 +110,7 @@ pub trait Host {
     /// TCP of the host's own; `None`: it has none.
     fn tcp(&self) -> Option<&DaemonTcp>;
 
-    /// Who may use it, and for which addresses and ports.
+    /// Users who may use TCP through this host, and for which addresses and ports.
     fn tcp_rights(&self) -> &TcpRights;
 
     /// All links, in the order of their numbers, for a capture.

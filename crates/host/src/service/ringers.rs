@@ -133,7 +133,7 @@ impl<H: Host> Service<H> {
 
     /// Leaves a ring of which a program still holds a part to the user's ringer: closing and unmapping it may
     /// take long.
-    pub(super) fn bury(
+    pub(super) fn release_later(
         &mut self,
         user: UserId,
         health: Option<Health>,
@@ -144,7 +144,7 @@ impl<H: Host> Service<H> {
             return;
         }
         match self.ringers.users.get(&user) {
-            Some((ringer, _)) => ringer.bury(Box::new(Left { health, doorbell, held })),
+            Some((ringer, _)) => ringer.release(Box::new(Left { health, doorbell, held })),
             None => {
                 drop((health, doorbell));
                 self.give_back_held(user, held);

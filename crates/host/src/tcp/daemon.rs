@@ -32,13 +32,13 @@ pub enum TcpHappened {
     Begun(Result<Flow, TcpError>),
     /// The connection is open.
     Open,
-    /// It was accepted, and is refused: [`TcpHappened::Over`] follows.
+    /// An accepted connection is refused: [`TcpHappened::Over`] follows.
     Refused(TcpRefusal),
     /// The connection ended.
     Ended(TcpEnd),
     /// Only late segments of the peer can come: the engine has dropped its rings.
     TimeWait,
-    /// Nothing of it is left.
+    /// All resources of the connection are released.
     Over,
     /// The listener listens, or is refused.
     Listening(Result<(), TcpError>),
@@ -83,7 +83,7 @@ impl Reporter {
 
 /// How far a handle's connection or listener is.
 enum Place {
-    /// It begins; the program may have closed it meanwhile.
+    /// The connection begins. The program may have closed it meanwhile.
     Beginning {
         is_closed: bool,
     },

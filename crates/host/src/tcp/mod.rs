@@ -2,12 +2,13 @@
 //! make (rings of segments, ports, next hops), and their end.
 //!
 //! Ownership: a local port is held from before its connection or listener begins until its engine has given the flow back. One
-//! thread, the *burier*, drops what connections leave behind.
+//! thread, the *releaser*, drops what connections leave behind.
 
 mod api;
 pub(crate) mod daemon;
 pub(crate) mod opener;
 pub(crate) mod paths;
+mod releaser;
 mod segments;
 
 use std::io;
@@ -62,6 +63,9 @@ pub(crate) struct TcpSetup {
     pub links: Vec<(LinkId, u32)>,
     /// What a segment is declared to take.
     pub segment: RtuCost,
+    /// What the doorbell of a program costs the processor for each segment of a class with a budget, which pays for its rings:
+    /// zero where programs are in this process.
+    pub rings: Nanos,
     /// What happens to a thread at a system call that is not in its list.
     pub forbidden: Forbidden,
 }
@@ -110,6 +114,15 @@ pub enum TcpError {
     Call(#[from] CallError),
 }
 
+/// Rings of a program's doorbell that the budget of a connection pays for, for each segment: bytes to send, and room for
+/// bytes that came (`engine::processor::doorbells`).
+const RINGS_A_SEGMENT: u64 = 2;
+
+/// What the rings of a program in another process cost for each segment.
+pub(crate) fn rings_cost(costs: &CpuCosts) -> Nanos {
+    costs.dispatch() * RINGS_A_SEGMENT
+}
+
 /// What a connection asks of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpWish {
@@ -123,7 +136,12 @@ pub struct TcpWish {
 }
 
 impl TcpWish {
-    /// With the settings that suit a class: a low-delay connection sends small segments at once.
+    /// What the input handler does besides processing a segment: calling the program, and handling its doorbell.
+    fn program_time(&self, rings: Nanos) -> Nanos {
+        if self.class == RtuClass::BestEffort { self.handler_time } else { self.handler_time + rings }
+    }
+
+    /// The settings for a class: a low-delay connection sends small segments at once.
     pub fn of(class: RtuClass) -> Self {
         let is_nodelay = matches!(class, RtuClass::LowDelay { .. });
         Self { class, config: TcpConfig { is_nodelay, ..TcpConfig::default() }, handler_time: Nanos::ZERO }
@@ -180,6 +198,19 @@ mod tests {
         assert!(matches!(segment_bytes(1_464, v6), Ok(1_456)));
         assert!(matches!(segment_bytes(1_287, v6), Err(TcpError::ShortPackets { least: 1_288, .. })));
         assert!(matches!(segment_bytes(0, v4), Err(TcpError::ShortPackets { .. })));
+    }
+
+    /// The rings that a budget pays for are in the time of its segments; those of best effort count in the user's allowance.
+    #[test]
+    fn admission_counts_the_rings_of_a_class_with_a_budget() {
+        let costs = CpuCosts { deliver_message: Nanos(700), ..CpuCosts::default() };
+        let rings = rings_cost(&costs);
+        assert_eq!(rings, Nanos(1_400));
+        let time = |class| TcpWish { handler_time: Nanos(50), ..TcpWish::of(class) }.program_time(rings);
+        assert_eq!(time(RtuClass::BestEffort), Nanos(50));
+        assert_eq!(time(RtuClass::periodic(Nanos::from_millis(1), 4)), Nanos(1_450));
+        let low_delay = RtuClass::LowDelay { interval: Nanos::from_millis(1), units: 4, priority: None };
+        assert_eq!(time(low_delay), Nanos(1_450));
     }
 
     /// The longest call of best effort has time for its segments and for what the node does to send them.

@@ -1,15 +1,15 @@
 //! Begins connections and listeners for programs, whose rings others make.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Time};
 
 use punctual_engine::tcp::{
-    Accepted, Ended, EphemeralPorts, Flow, Remains, Rings, Secrets, TcpConfig, TcpConnect, TcpEvent, TcpId,
-    TcpListen, TcpParts, TcpRefusal, TcpTerms, TcpTimeWait,
+    Accepted, Ended, EphemeralPorts, Flow, Rings, Secrets, TcpConfig, TcpConnect, TcpEvent, TcpId, TcpListen,
+    TcpParts, TcpRefusal, TcpTerms, TcpTimeWait,
 };
 use punctual_engine::{EngineHandle, HostMemory};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
@@ -22,6 +22,7 @@ use punctual_proto::api::{RtuClass, RtuCost};
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::RAW_TAG_BYTES;
 
+use super::releaser::{Release, release_all};
 use super::segments::{Keep, segment_ring};
 use super::{SEGMENTS, TcpError, TcpSetup, TcpWish, segment_bytes, terms};
 
@@ -42,60 +43,16 @@ const PORT_TRIES: u32 = 32;
 /// What happens to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TcpNews {
-    /// It is open.
+    /// The connection is open.
     Open,
-    /// It was accepted, and is refused.
+    /// An accepted connection is refused.
     Refused(TcpRefusal),
-    /// It ended.
+    /// The connection has ended.
     Ended(Ended),
     /// Only late segments of the peer can come: the engine has dropped its rings.
     TimeWait,
-    /// Nothing of it is left.
+    /// All resources of the connection are released.
     Over,
-}
-
-/// For the burier.
-pub(super) enum Burial {
-    /// A connection begins, which keeps a ring and perhaps a port, by the number of its life.
-    Begins(u64, Keep, Option<PortHold>),
-    /// A connection was refused.
-    NotBegun(u64),
-    /// None waits to be accepted; the parts go to the next.
-    Withdrawn(u64),
-    /// A connection has no program any more; its port is still in use.
-    Parts(Remains),
-    /// A connection is over.
-    Over(u64, Remains),
-}
-
-/// How often to check whether the processor has dropped its end of a ring.
-const BURIAL_CHECK: Duration = Duration::from_millis(10);
-
-/// Drops what connections leave behind, until all who may send some are gone.
-fn bury(burials: &Receiver<Burial>) {
-    let mut living = HashMap::new();
-    let mut dying: Vec<(Keep, Option<PortHold>)> = Vec::new();
-    loop {
-        let burial = if dying.is_empty() {
-            burials.recv().map_err(|_| RecvTimeoutError::Disconnected)
-        } else {
-            burials.recv_timeout(BURIAL_CHECK)
-        };
-        match burial {
-            Ok(Burial::Begins(life, keep, hold)) => drop(living.insert(life, (keep, hold))),
-            Ok(Burial::NotBegun(life)) => dying.extend(living.remove(&life)),
-            Ok(Burial::Withdrawn(life)) => drop(living.remove(&life)),
-            Ok(Burial::Parts(remains)) => drop(remains),
-            Ok(Burial::Over(life, remains)) => {
-                // The port is free at once: the driver does not know its flow any more.
-                dying.extend(living.remove(&life).map(|(keep, _)| (keep, None)));
-                drop(remains);
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-        dying.retain(|(keep, _)| !keep.is_alone());
-    }
 }
 
 /// The calling thread makes the system calls of its list alone, where the host asks for that.
@@ -112,7 +69,9 @@ pub(crate) struct Opener {
     links: Vec<(LinkId, u32)>,
     /// What a segment is declared to take.
     pub(super) segment: RtuCost,
-    pub(super) burier: Sender<Burial>,
+    /// See [`TcpSetup::rings`].
+    pub(super) rings: Nanos,
+    pub(super) releaser: Sender<Release>,
     pub(super) lives: Arc<AtomicU64>,
     /// Chooses local ports that are hard to guess (RFC 6056).
     ports: Mutex<(EphemeralPorts, Secrets)>,
@@ -155,39 +114,39 @@ pub(crate) struct Prepared {
 }
 
 fn prepare(
-    (wish, segment): (&TcpWish, RtuCost),
+    (wish, segment, rings_cost): (&TcpWish, RtuCost, Nanos),
     (link, segment_bytes): (LinkId, u32),
-    (life, burier): (u64, &Sender<Burial>),
+    (life, releaser): (u64, &Sender<Release>),
     (rings, notify): (ProgramRings, Notify),
 ) -> Result<Prepared, TcpError> {
     let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes)?;
     let parts = TcpParts {
-        terms: terms((wish.class, segment), wish.handler_time, link, segment_bytes),
+        terms: terms((wish.class, segment), wish.program_time(rings_cost), link, segment_bytes),
         rings,
         segments_out,
         segments_in: Box::new(segments_in),
-        notify: announcing((life, burier), notify),
+        notify: announcing((life, releaser), notify),
     };
     Ok(Prepared { parts: Box::new(parts), life, keep })
 }
 
-/// Passes events of the engine on, and leaves to the burier what they bring.
+/// Passes events of the engine on, and leaves to the releaser what they bring.
 pub(super) fn announcing(
-    (life, burier): (u64, &Sender<Burial>),
+    (life, releaser): (u64, &Sender<Release>),
     mut notify: Notify,
 ) -> Box<dyn FnMut(TcpEvent) + Send> {
-    let burier = burier.clone();
-    // Without a burier the process ends.
+    let releaser = releaser.clone();
+    // Without a releaser the process ends.
     Box::new(move |event| match event {
         TcpEvent::Open => notify(TcpNews::Open),
         TcpEvent::Refused(refusal) => notify(TcpNews::Refused(refusal)),
         TcpEvent::Ended(why) => notify(TcpNews::Ended(why)),
         TcpEvent::TimeWait(remains) => {
-            drop(burier.send(Burial::Parts(remains)));
+            drop(releaser.send(Release::Parts(remains)));
             notify(TcpNews::TimeWait);
         }
         TcpEvent::Over(remains) => {
-            drop(burier.send(Burial::Over(life, remains)));
+            drop(releaser.send(Release::Over(life, remains)));
             notify(TcpNews::Over);
         }
     })
@@ -196,16 +155,16 @@ pub(super) fn announcing(
 impl Opener {
     /// For links with room for flows: each with its longest packet.
     pub fn start(handle: Handle, setup: TcpSetup) -> Result<Self, TcpError> {
-        let TcpSetup { links, segment, forbidden } = setup;
+        let TcpSetup { links, segment, rings, forbidden } = setup;
         links.iter().try_for_each(|link| serve(&handle, *link, segment))?;
-        let (burier, burials) = channel();
+        let (releaser, releases) = channel();
         std::thread::Builder::new().name("punctual-tcp".into()).spawn(move || {
             confine(forbidden);
-            bury(&burials);
+            release_all(&releases);
         })?;
         let secret = u128::from(random_u64()?) << 64 | u128::from(random_u64()?);
         let ports = Mutex::new((EphemeralPorts::default(), Secrets::new(secret.to_le_bytes())));
-        Ok(Self { handle, links, segment, burier, lives: Arc::default(), ports })
+        Ok(Self { handle, links, segment, rings, releaser, lives: Arc::default(), ports })
     }
 
     /// Begins to look for the way to a peer: the first link whose device the kernel routes it over.
@@ -295,15 +254,15 @@ impl Opener {
         let hold = self.hold(source, remote)?;
         let flow = Flow { local: hold.local(), remote };
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
-        let prepared =
-            prepare((wish, self.segment), (link, segment_bytes), (life, &self.burier), (rings, notify))?;
+        let costs = (wish, self.segment, self.rings);
+        let prepared = prepare(costs, (link, segment_bytes), (life, &self.releaser), (rings, notify))?;
         let Prepared { parts, keep, .. } = prepared;
-        // Without a burier the process ends.
-        let _ = self.burier.send(Burial::Begins(life, keep, Some(hold)));
+        // Without a releaser the process ends.
+        let _ = self.releaser.send(Release::Begins(life, keep, Some(hold)));
         let config = TcpConfig { mtu_bytes: segment_bytes as u16, ..wish.config };
         let begun = self.handle.connect_tcp(TcpConnect { flow, link, hop, config, parts: *parts });
         if !matches!(begun, Ok(Ok(_))) {
-            let _ = self.burier.send(Burial::NotBegun(life));
+            let _ = self.releaser.send(Release::NotBegun(life));
         }
         Ok((begun??, flow))
     }
@@ -321,7 +280,7 @@ impl Opener {
         let segment_bytes = segment_bytes(packet_bytes, local.ip())?;
         let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes)?;
         let TcpTerms { output, sending, inlet, .. } =
-            terms((wish.class, self.segment), wish.handler_time, link, segment_bytes);
+            terms((wish.class, self.segment), Nanos::ZERO, link, segment_bytes);
         let wanted = TcpListen {
             local,
             link,
@@ -335,15 +294,16 @@ impl Opener {
             notify: Box::new(notify),
         };
         let number = self.handle.listen_tcp(wanted)??;
-        let (handle, burier) = (self.handle.clone(), self.burier.clone());
+        let (handle, releaser) = (self.handle.clone(), self.releaser.clone());
         let lives = Arc::clone(&self.lives);
         Ok(Listener {
             handle,
             number,
             wish,
             segment: self.segment,
+            rings: self.rings,
             on: (link, segment_bytes),
-            burier,
+            releaser,
             lives,
             keep: Some(keep),
             _hold: hold,
@@ -357,9 +317,11 @@ pub(crate) struct Listener {
     number: u32,
     wish: TcpWish,
     segment: RtuCost,
+    /// See [`TcpSetup::rings`].
+    rings: Nanos,
     /// The link, and its longest segment.
     on: (LinkId, u32),
-    burier: Sender<Burial>,
+    releaser: Sender<Release>,
     lives: Arc<AtomicU64>,
     keep: Option<Keep>,
     _hold: PortHold,
@@ -369,21 +331,22 @@ impl Listener {
     /// What a connection needs that is to be accepted.
     pub fn prepare(&self, rings: ProgramRings, notify: Notify) -> Result<Prepared, TcpError> {
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
-        prepare((&self.wish, self.segment), self.on, (life, &self.burier), (rings, notify))
+        let costs = (&self.wish, self.segment, self.rings);
+        prepare(costs, self.on, (life, &self.releaser), (rings, notify))
     }
 
     /// Accepts a connection if one waits; gives the parts back if not.
     pub fn accept(&self, Prepared { parts, life, keep }: Prepared) -> Result<Accepting, TcpError> {
-        // Without a burier the process ends.
-        let _ = self.burier.send(Burial::Begins(life, keep.clone(), None));
+        // Without a releaser the process ends.
+        let _ = self.releaser.send(Release::Begins(life, keep.clone(), None));
         match self.handle.accept_tcp(self.number, parts) {
             Ok(Ok(Accepted::One(id, flow))) => Ok(Accepting::One(id, flow)),
             Ok(Ok(Accepted::None(parts))) => {
-                let _ = self.burier.send(Burial::Withdrawn(life));
+                let _ = self.releaser.send(Release::Withdrawn(life));
                 Ok(Accepting::None(Prepared { parts, life, keep }))
             }
             failed => {
-                let _ = self.burier.send(Burial::NotBegun(life));
+                let _ = self.releaser.send(Release::NotBegun(life));
                 failed??;
                 Err(TcpRefusal::NoTcp.into())
             }
@@ -405,9 +368,9 @@ impl Drop for Listener {
         let _ = self.handle.stop_listening_tcp(self.number);
         if let Some(keep) = self.keep.take() {
             let life = self.lives.fetch_add(1, Ordering::Relaxed);
-            // Without a burier the process ends.
-            let _ = self.burier.send(Burial::Begins(life, keep, None));
-            let _ = self.burier.send(Burial::NotBegun(life));
+            // Without a releaser the process ends.
+            let _ = self.releaser.send(Release::Begins(life, keep, None));
+            let _ = self.releaser.send(Release::NotBegun(life));
         }
     }
 }

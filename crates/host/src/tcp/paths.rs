@@ -14,7 +14,8 @@ use punctual_proto::api::{RequestError, RtuClass};
 use punctual_proto::ids::{ChannelId, NodeId};
 use punctual_proto::{Instant, Nanos};
 
-use super::opener::{Burial, Notify, Opener, ProgramRings, announcing};
+use super::opener::{Notify, Opener, ProgramRings, announcing};
+use super::releaser::Release;
 use super::segments::channel_ring;
 use super::{TcpError, TcpWish};
 
@@ -85,21 +86,25 @@ impl Opener {
         let (reader, segments, keep) =
             channel_ring(outgoing, (slots, PATH_PACKET_BYTES), Arc::clone(&buffers))?;
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
-        // Without a burier the process ends.
-        let _ = self.burier.send(Burial::Begins(life, keep, None));
-        let settings = TcpWish::of(class).config;
+        // Without a releaser the process ends.
+        let _ = self.releaser.send(Release::Begins(life, keep, None));
+        let wish = TcpWish::of(class);
+        let settings = wish.config;
+        let terms = super::handler_terms((class, self.segment), 1);
+        let mut input = terms;
+        input.cost.unit += wish.program_time(self.rings);
         let joined = self.handle.join_tcp(TcpJoin {
             flow,
             incoming,
             pause: interval.min(PAUSE_MAX),
             config: TcpConfig { mtu_bytes: PATH_PACKET_BYTES as u16, msl: SEGMENT_LIFE, ..settings },
-            terms: super::handler_terms((class, self.segment), 1),
+            terms: [input, terms],
             rings,
             segments: Box::new(segments),
-            notify: announcing((life, &self.burier), notify),
+            notify: announcing((life, &self.releaser), notify),
         });
         if !matches!(joined, Ok(Ok(_))) {
-            let _ = self.burier.send(Burial::NotBegun(life));
+            let _ = self.releaser.send(Release::NotBegun(life));
         }
         let id = joined??;
         self.attach((outgoing, reader), (incoming, taking(incoming, buffers))).inspect_err(|_| {

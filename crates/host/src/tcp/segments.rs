@@ -18,7 +18,7 @@ use super::TcpError;
 /// The end of a ring of segments that an output handler fills.
 pub(super) struct SegmentRing {
     ring: OutboxWriter,
-    /// Where a segment and its tag are put together; it has room for the longest.
+    /// Buffer for a segment and its tag, with room for the longest segment.
     message: Vec<u8>,
 }
 
@@ -113,7 +113,7 @@ fn ring_with(alarm: &Alarm, slots: u32, bytes: u32) -> Result<(OutboxReader, Out
     Ok((reader, writer))
 }
 
-/// The same for what comes.
+/// The ring for bytes from the peer.
 pub(crate) fn in_ring(slots: u32, bytes: u32) -> Result<(InboxWriter, InboxReader), TcpError> {
     let (writer, handles) = inbox(RingShape::new(slots, bytes)?, &Alarm::new()?, &RingPath::Direct)?;
     let reader = InboxReader::attach(handles)?;

@@ -13,6 +13,7 @@ pub(super) struct PerfectHash {
 const SEEDS_MAX: u64 = 1_000;
 
 impl PerfectHash {
+    /// For at most [`crate::limits::GENERATED_OPERATIONS_MAX`] names.
     pub fn of(names: &[&str]) -> Self {
         let mut count = (names.len() * 2).next_power_of_two();
         loop {

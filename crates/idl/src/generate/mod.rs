@@ -25,6 +25,7 @@ mod unions;
 
 use std::collections::{HashMap, HashSet};
 
+use crate::limits::GENERATED_OPERATIONS_MAX;
 use crate::model::{Definition, DefinitionId, Flavour, Interface, Kind, ROOT, Specification, Type};
 use names::Names;
 
@@ -136,6 +137,19 @@ fn missing(type_: &Type, absent: &HashSet<DefinitionId>) -> Option<String> {
     }
 }
 
+/// How many operations an interface has, with those of its bases and those of its attributes.
+fn operations(specification: &Specification, id: DefinitionId, interface: &Interface) -> usize {
+    let of = |id: DefinitionId| {
+        let children = specification.get(id).children().iter();
+        children.map(|&child| match specification.get(child).kind() {
+            Kind::Operation(_) => 1,
+            Kind::Attribute(of) => 1 + usize::from(!of.is_readonly),
+            _ => 0,
+        })
+    };
+    interface.ancestors.iter().copied().chain([id]).flat_map(of).sum()
+}
+
 /// Definitions without code, and why: those of kinds without code, and those that use them.
 fn absent(specification: &Specification) -> Vec<(DefinitionId, String)> {
     let mut all = Vec::new();
@@ -147,6 +161,14 @@ fn absent(specification: &Specification) -> Vec<(DefinitionId, String)> {
         {
             ids.insert(id);
             all.push((id, format!("punctual-idl generates no code for {kind}")));
+        }
+    }
+    for (id, definition) in specification.all() {
+        if let Kind::Interface(of) = definition.kind()
+            && operations(specification, id, of) > GENERATED_OPERATIONS_MAX
+            && ids.insert(id)
+        {
+            all.push((id, format!("it has more than {GENERATED_OPERATIONS_MAX} operations and attributes")));
         }
     }
     loop {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::types::Place;
 use super::{Parsed, Parser};
+use crate::limits::STRUCTURE_BASES_MAX;
 use crate::model::{Annotation, Case, Constant, DefinitionId, Kind, Member, Primitive, Struct, Type, Union};
 use crate::source::Location;
 
@@ -74,13 +75,31 @@ impl Parser<'_> {
         let at = self.here();
         let Some(base) = self.resolved("the name of a structure")? else { return Ok(None) };
         match self.scopes.kind(base) {
-            Kind::Struct(of) if of.is_defined => Ok(Some(base)),
+            Kind::Struct(of) if of.is_defined => {
+                if self.base_count(base) < STRUCTURE_BASES_MAX {
+                    return Ok(Some(base));
+                }
+                self.note_error(
+                    at,
+                    format!("a structure inherits from at most {STRUCTURE_BASES_MAX} others"),
+                )?;
+                Ok(None)
+            }
             _ => {
                 let message = format!("{} is not a complete structure", self.scopes.full_name(base));
                 self.note_error(at, message)?;
                 Ok(None)
             }
         }
+    }
+
+    /// How many structures a structure inherits from.
+    fn base_count(&self, id: DefinitionId) -> usize {
+        let base = |id: &DefinitionId| match self.scopes.kind(*id) {
+            Kind::Struct(of) => of.base,
+            _ => None,
+        };
+        std::iter::successors(base(&id), base).count()
     }
 
     /// Members between braces. TAO's compiler has constants in structures, too.

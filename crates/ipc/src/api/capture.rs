@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaptureWish {
-    /// Those of the link of this name.
+    /// Only packets of the link of this name.
     pub link: Option<String>,
     /// TCP segments of one connection: this host's address and port, and the peer's.
     pub ends: Option<[SocketAddr; 2]>,

@@ -52,7 +52,7 @@ pub enum ApiError {
     /// A handler is not registered.
     #[error("the handler is refused: {0}")]
     Handler(RtuRefusal),
-    /// There is no TCP connection or listener.
+    /// A TCP connection or listener could not be opened.
     #[error("{0}")]
     Tcp(String),
     /// The peer of a TCP connection refuses it, or does not answer.
@@ -71,7 +71,7 @@ pub enum ApiError {
         /// Why it is not measured.
         why: RateRefusal,
     },
-    /// There is no capture of packets.
+    /// A capture of packets could not be started.
     #[error("{0}")]
     Capture(String),
     /// Only other users may make this request.

@@ -84,7 +84,7 @@ pub enum Request {
     },
     /// Ends a channel (rtcDestroyConnection), or a handler.
     Close {
-        /// Its handle.
+        /// Handle of the channel.
         channel: ChannelId,
     },
     /// Gives a thread of this client, which takes the messages of a channel, the priority of that channel.

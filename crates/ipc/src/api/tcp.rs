@@ -112,14 +112,14 @@ pub struct TcpPath {
     /// Each packet is at the peer's input handler within this of its logical arrival. `None`: nothing is promised, because of
     /// the class, or because a host of the route cannot keep its promise now.
     pub sending: Option<Nanos>,
-    /// The same of packets that come.
+    /// Bound of packets that come from the peer.
     pub receiving: Option<Nanos>,
 }
 
 /// A TCP connection of a host's own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpConnectionStatus {
-    /// Its handle.
+    /// Handle of the connection.
     pub channel: ChannelId,
     /// User whose program has it.
     pub user: UserId,

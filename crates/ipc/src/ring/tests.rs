@@ -484,7 +484,7 @@ fn a_ringer_rings_and_buries() {
         assert!(reader.take(|_, _| ()).is_none());
     }
     let (gone, handles, _doorbell) = outbox(shape, &broken, &ring_path).expect("a ring");
-    ringer.bury(Box::new(Left(gone.health())));
+    ringer.release(Box::new(Left(gone.health())));
     assert!(!wait_readable(freed.as_fd(), Some(Deadline::now() + Duration::from_millis(50))).expect("poll"));
     assert_eq!(ringer.take_freed(), (0, 0), "the engine still holds it");
     drop((gone, handles));

@@ -155,7 +155,7 @@ impl Ringer {
     }
 
     /// Leaves the remains of a ring to the thread.
-    pub fn bury(&self, remains: Box<dyn RingMemory>) {
+    pub fn release(&self, remains: Box<dyn RingMemory>) {
         // Sending cannot fail: the thread runs as long as `self` exists.
         let _ = self.remains.send(remains);
         self.bells.wake();
@@ -265,7 +265,7 @@ impl Ringing {
                 std::thread::sleep(rest);
             }
             self.unreleased.extend(self.left.try_iter());
-            self.bury();
+            self.release();
             if self.bells.ends.load(Ordering::Acquire) && self.unreleased.is_empty() {
                 return;
             }
@@ -287,7 +287,7 @@ impl Ringing {
         self.place.follow(on, if woken { lag } else { 0 }, begun_ns);
     }
 
-    fn bury(&mut self) {
+    fn release(&mut self) {
         if !self.unreleased.iter().any(|remains| remains.is_alone()) {
             return;
         }

@@ -54,7 +54,7 @@ pub enum HopState {
     Asked,
     /// The kernel's answer.
     Known(HopRoute),
-    /// There is none over the link's device; why, with the fix.
+    /// No next hop over the link's device: the reason, with the fix.
     Refused(String),
 }
 

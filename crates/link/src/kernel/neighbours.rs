@@ -187,7 +187,7 @@ pub(super) struct Neighbour {
     pub address: IpAddr,
     /// `None` if it is not (or no longer) known.
     pub mac: Option<Mac>,
-    /// It may have moved: no packet has confirmed it lately.
+    /// True if the address may have changed: no packet has confirmed it lately.
     pub stale: bool,
 }
 

@@ -59,9 +59,9 @@ pub enum Change {
     Down,
     /// The device can carry packets again.
     Up,
-    /// There is no device of that name any more.
+    /// The device has gone: no device has that name any more.
     Gone,
-    /// There is a device of that name again.
+    /// The device is back: a device has that name again.
     Back,
     /// The peer is not reached by this device any more; why, for people.
     RouteMoved(String),

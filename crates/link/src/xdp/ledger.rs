@@ -15,7 +15,7 @@ const TO_RECEIVE: u32 = u32::MAX - 1;
 /// Maximum number of wire bytes that an entry can store; no packet is as long.
 const WIRE_BYTES_MAX: u32 = u32::MAX - 2;
 
-/// The book of one link.
+/// The record of one link (see the module).
 pub(super) struct Ledger {
     memory: XdpMemory,
     /// Entries by frame index: [`OURS`], [`TO_RECEIVE`], or the wire bytes of a packet that is on its way
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_gives_back_only_what_it_has_and_a_dropped_book_leaks_nothing() {
+    fn the_kernel_gives_back_only_what_it_has_and_a_dropped_ledger_leaks_nothing() {
         let memory = XdpMemory::new(8, 2_048).expect("16 KiB");
         let take = || memory.pool().take_index().expect("a frame");
         let (one, two, three) = (take(), take(), take());

@@ -1,10 +1,12 @@
 //! References with names in them.
 
 use punctual_giop::reference::Link;
+use punctual_giop::reference::corbaloc::Corbaloc;
 use punctual_giop::reference::corbaname::Corbaname;
 use punctual_giop::{Reference, SystemException};
 
 use super::cos_naming::{NameComponent, NamingContextClient, naming_context};
+use crate::publish::host_name;
 use crate::{Orb, Stub as _};
 
 /// Why a reference leads to no object.
@@ -19,9 +21,11 @@ pub enum FindError {
     /// The naming service cannot be asked.
     #[error("the naming service cannot be asked: {0}")]
     Service(SystemException),
-    /// `rir:`: this ORB has no services that it knows by name.
-    #[error("`rir:` names a service of the ORB's configuration, and this one has none: write its address")]
-    Resolve,
+    /// `rir:`: the ORB was not told which object has this name.
+    #[error(
+        "`rir:` names a service of the ORB's configuration, and this one has no `{0}`: write its address"
+    )]
+    Resolve(String),
 }
 
 /// The reference that text stands for. A `corbaname:` is asked for at its naming service.
@@ -31,13 +35,21 @@ pub enum FindError {
 pub fn find(orb: &Orb, text: &str) -> Result<Reference, FindError> {
     match text.parse()? {
         Link::Reference(reference) => Ok(reference),
-        Link::Corbaloc(_) => orb.reference(text).map_err(|_| FindError::Resolve),
+        Link::Corbaloc(at) => locate(orb, &at),
         Link::Corbaname(name) => resolve(orb, &name),
     }
 }
 
+fn locate(orb: &Orb, at: &Corbaloc) -> Result<Reference, FindError> {
+    if let Corbaloc::Resolve(name) = at {
+        return orb.initial_reference(name).ok_or_else(|| FindError::Resolve(name.clone()));
+    }
+    let reference = at.reference(&host_name()).map_err(punctual_giop::reference::Error::from)?;
+    reference.ok_or(FindError::Reference(punctual_giop::reference::Error::Resolve))
+}
+
 fn resolve(orb: &Orb, name: &Corbaname) -> Result<Reference, FindError> {
-    let context = orb.reference(&name.context.to_string()).map_err(|_| FindError::Resolve)?;
+    let context = locate(orb, &name.context)?;
     let Some(name) = &name.name else { return Ok(context) };
     let part = |part: &punctual_giop::reference::corbaname::NamePart| NameComponent {
         id: part.id.clone(),

@@ -1,26 +1,86 @@
-//! The rest of a list of bindings.
+//! Rests of lists of bindings, which clients fetch.
+//!
+//! Clients that end without a word leave their rests here: so there is a limit, and idle ones end.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use super::cos_naming::{Binding, BindingIteratorServant, BindingList, BindingType};
-use crate::SystemException;
-use crate::poa::{ObjectId, Poa};
+use super::cos_naming::{
+    Binding, BindingIterator, BindingIteratorServant, BindingIteratorSkeleton, BindingList, BindingType,
+};
+use crate::counted::Mutex;
+use crate::limits::{NAMING_ITERATOR_IDLE, NAMING_ITERATORS_MAX};
+use crate::poa::{ObjectId, Poa, PoaError};
+use crate::{Servant, SystemException, current};
+
+/// The rests of all lists.
+pub(super) struct Iterators {
+    poa: Poa,
+    last_used: Mutex<HashMap<ObjectId, Instant>>,
+}
+
+impl Iterators {
+    pub fn new(poa: Poa) -> Arc<Self> {
+        Arc::new(Self { poa, last_used: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, Instant>> {
+        self.last_used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An object that gives the rest of a list; nil if there is none.
+    pub fn begin(self: &Arc<Self>, rest: Vec<Binding>) -> Result<BindingIterator, PoaError> {
+        if rest.is_empty() {
+            return Ok(BindingIterator::default());
+        }
+        self.make_room(Instant::now(), NAMING_ITERATORS_MAX, NAMING_ITERATOR_IDLE);
+        let iterator = Iterator { rest: Mutex::new(rest.into()), all: Arc::clone(self) };
+        let servant: Arc<dyn Servant> = Arc::new(BindingIteratorSkeleton::<Iterator>::new(iterator));
+        let id = self.poa.activate_object(servant)?;
+        self.used(&id);
+        Ok(BindingIterator(self.poa.id_to_reference(&id)?))
+    }
+
+    /// Ends those that were idle for too long, and others until there is room for one more.
+    fn make_room(&self, now: Instant, iterators_max: usize, idle: Duration) {
+        let mut last_used = self.lock();
+        let mut by_age: Vec<(Instant, ObjectId)> =
+            last_used.iter().map(|(id, used)| (*used, id.clone())).collect();
+        by_age.sort();
+        let surplus = (by_age.len() + 1).saturating_sub(iterators_max);
+        for (number, (used, id)) in by_age.into_iter().enumerate() {
+            if number >= surplus && now.saturating_duration_since(used) < idle {
+                break;
+            }
+            last_used.remove(&id);
+            // Its client may have ended it.
+            let _ = self.poa.deactivate_object(&id);
+        }
+    }
+
+    fn used(&self, id: &ObjectId) {
+        self.lock().insert(id.clone(), Instant::now());
+    }
+
+    fn end(&self, id: &ObjectId) {
+        self.lock().remove(id);
+        // A second call of a client that does not wait finds it gone.
+        let _ = self.poa.deactivate_object(id);
+    }
+}
 
 /// Bindings that a client has not asked for yet.
-pub(super) struct Iterator {
+struct Iterator {
     rest: Mutex<VecDeque<Binding>>,
-    poa: Poa,
-    /// Its own identifier, once it is active.
-    pub id: OnceLock<ObjectId>,
+    all: Arc<Iterators>,
 }
 
 impl Iterator {
-    pub fn new(rest: Vec<Binding>, poa: Poa) -> Self {
-        Self { rest: Mutex::new(rest.into()), poa, id: OnceLock::new() }
-    }
-
     fn take(&self, count: usize) -> Vec<Binding> {
+        if let Ok(id) = current::object_id() {
+            self.all.used(&id);
+        }
         let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
         let count = count.min(rest.len());
         rest.drain(..count).collect()
@@ -41,10 +101,34 @@ impl BindingIteratorServant for Iterator {
     }
 
     fn destroy(&self) -> Result<(), SystemException> {
-        if let Some(id) = self.id.get() {
-            // A second call of a client that does not wait finds it gone.
-            let _ = self.poa.deactivate_object(id);
+        if let Ok(id) = current::object_id() {
+            self.all.end(&id);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Endpoint, Options, Orb};
+
+    #[test]
+    fn the_longest_idle_ones_give_way_and_all_idle_ones_end() {
+        let orb = Orb::new(Options::listening(Endpoint::tcp("127.0.0.1", 0))).expect("it listens");
+        let iterators = Iterators::new(orb.root_poa());
+        let rest = || vec![Binding { binding_name: vec![], binding_type: BindingType::Nobject }];
+        for _ in 0..4 {
+            iterators.begin(rest()).expect("there is room");
+        }
+        let mut ids: Vec<ObjectId> = iterators.lock().keys().cloned().collect();
+        ids.sort();
+        iterators.used(&ids[0]);
+        let is_active = |number: usize| orb.root_poa().id_to_servant(&ids[number]).is_ok();
+        iterators.make_room(Instant::now(), 3, Duration::from_secs(600));
+        assert_eq!([0, 1, 2, 3].map(is_active), [true, false, false, true]);
+        iterators.make_room(Instant::now() + Duration::from_secs(601), 3, Duration::from_secs(600));
+        assert_eq!([0, 1, 2, 3].map(is_active), [false; 4]);
+        assert!(iterators.lock().is_empty());
     }
 }

@@ -12,10 +12,6 @@ mod iterator;
 mod servant;
 mod tree;
 
-#[allow(
-    unused_imports,
-    reason = "generated modules import the trait of encoding whether they need it or not"
-)]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/CosNaming.rs"));
 }

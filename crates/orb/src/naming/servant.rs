@@ -1,7 +1,7 @@
 //! The service: contexts as objects.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use punctual_giop::reference::corbaname::{Corbaname, Name as TextName, NamePart};
 use punctual_giop::{Completion, Reference, SystemException, SystemExceptionKind as Kind};
@@ -14,12 +14,13 @@ use super::cos_naming::naming_context_ext::{
     InvalidAddress, ResolveStrError, ToNameError, ToStringError, ToUrlError,
 };
 use super::cos_naming::{
-    Binding, BindingIterator, BindingIteratorSkeleton, BindingList, BindingType, Name, NameComponent,
-    NamingContext, NamingContextExtServant, NamingContextExtSkeleton, NamingContextServant,
+    Binding, BindingIterator, BindingList, BindingType, Name, NameComponent, NamingContext,
+    NamingContextExtServant, NamingContextExtSkeleton, NamingContextServant,
 };
-use super::iterator::Iterator;
+use super::iterator::Iterators;
 use super::tree::{Bound, ContextNumber, Refused, Tree};
-use crate::poa::{ObjectId, Poa, PoaError};
+use crate::counted::Mutex;
+use crate::poa::{Poa, PoaError};
 use crate::{Cow, Orb, Servant};
 
 /// The key of the root context, for `corbaloc::HOST/NameService`.
@@ -33,7 +34,8 @@ pub fn serve(orb: &Orb) -> Result<Reference, PoaError> {
     let poa = orb.root_poa().create_poa("naming", crate::poa::Policies::default(), None)?;
     poa.manager().activate().map_err(|_| PoaError::NoAddress)?;
     let state = State { tree: Tree::default(), active: HashMap::new() };
-    let service = Arc::new(Service { poa, state: Mutex::new(state) });
+    let iterators = Iterators::new(poa.clone());
+    let service = Arc::new(Service { poa, iterators, state: Mutex::new(state) });
     let root = service.create(true)?;
     orb.set_key(ROOT_KEY, root.clone());
     Ok(root)
@@ -48,6 +50,7 @@ struct State {
 
 struct Service {
     poa: Poa,
+    iterators: Arc<Iterators>,
     state: Mutex<State>,
 }
 
@@ -235,21 +238,6 @@ impl Context {
         };
         Ok(listed.into_iter().map(binding).collect())
     }
-
-    /// An object that gives the rest of a list; nil if there is none.
-    fn iterator(&self, rest: Vec<Binding>) -> Result<BindingIterator, Failure> {
-        if rest.is_empty() {
-            return Ok(BindingIterator::default());
-        }
-        let iterator = Arc::new(Iterator::new(rest, self.service.poa.clone()));
-        let servant: Arc<dyn Servant> =
-            Arc::new(BindingIteratorSkeleton::<Iterator>::new(Arc::clone(&iterator)));
-        let id: ObjectId = self.service.poa.activate_object(servant)?;
-        let reference = self.service.poa.id_to_reference(&id)?;
-        // Nobody else has set it.
-        let _ = iterator.id.set(id);
-        Ok(BindingIterator(reference))
-    }
 }
 
 impl NamingContextServant for Context {
@@ -299,7 +287,8 @@ impl NamingContextServant for Context {
         };
         let mut first = self.bindings().map_err(unlisted)?;
         let rest = first.split_off(first.len().min(how_many as usize));
-        Ok((first, self.iterator(rest).map_err(unlisted)?))
+        let rest = self.service.iterators.begin(rest);
+        Ok((first, rest.map_err(|refused| unlisted(refused.into()))?))
     }
 }
 

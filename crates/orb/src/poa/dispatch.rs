@@ -4,17 +4,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use punctual_giop::exception::minor;
-use punctual_giop::message::{LocateStatus, Request};
+use punctual_giop::message::Request;
 use punctual_giop::{
-    Completion, Decode, Decoder, Encode, Reference, SystemException, SystemExceptionKind as Kind,
+    Completion, Decode, Decoder, Encode, Reference, SystemException, SystemExceptionKind as Kind, TaggedList,
 };
+use sharded_slab::Entry;
 
 use super::Poa;
 use super::adapter::Adapter;
 use super::key::{Key, NOWHERE, ObjectId};
-use super::policy::ServantRetention;
-use super::registry::Registry;
+use super::policy::{RequestProcessing, ServantRetention};
+use super::refusal::{Refusal, Served, ending};
+use super::registry::{Active, Registry};
 use super::serving::{Diversion, Serving};
+use crate::counted::{Counted, count};
+use crate::current;
 use crate::exception::{bad_operation, marshal, no_adapter, not_active, panicked};
 use crate::reply::{Reply, Servant};
 
@@ -23,78 +27,115 @@ const OBJECT: &str = "IDL:omg.org/CORBA/Object:1.0";
 
 /// What is called, and with what.
 pub(crate) struct Incoming<'c, 'm> {
+    pub key: &'c [u8],
     pub operation: &'c str,
+    pub contexts: &'c TaggedList<'m>,
     pub arguments: Decoder<'m>,
+}
+
+/// Where an object is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Located {
+    /// Here. Its servant may yet be made, or send the caller elsewhere.
+    Here,
+    /// Nowhere.
+    Unknown,
+    /// There.
+    Forward(Reference),
 }
 
 impl Registry {
     /// Serves a request, and writes its reply.
-    pub fn dispatch(self: &Arc<Self>, request: &Request<'_>, arguments: Decoder<'_>, reply: &mut Reply<'_>) {
-        let mut call = Incoming { operation: request.operation, arguments };
+    pub fn dispatch(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        arguments: Decoder<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Served {
         let served = match request.target.object_key() {
-            Ok(key) => self.serve(key, &mut call, reply),
+            Ok(key) => {
+                let (operation, contexts) = (request.operation, &request.contexts);
+                self.serve(&mut Incoming { key, operation, contexts, arguments }, reply)
+            }
             Err(_) => Err(not_active().into()),
         };
         match served {
             Ok(()) => {}
-            Err(Diversion::Exception(exception)) => reply.system(&exception),
-            Err(Diversion::Forward(to)) => {
+            Err(Refusal::Held(manager)) => return Served::Held(manager),
+            Err(Refusal::Diverted(Diversion::Exception(exception))) => reply.system(&exception),
+            Err(Refusal::Diverted(Diversion::Forward(to))) => {
                 if let Err(exception) = reply.forward(&to) {
                     reply.system(&exception);
                 }
             }
         }
+        Served::Done
     }
 
-    fn serve(
-        self: &Arc<Self>,
-        key: &[u8],
-        call: &mut Incoming<'_, '_>,
-        reply: &mut Reply<'_>,
-    ) -> Result<(), Diversion> {
-        let Some(key) = Key::parse(key) else {
-            return Err(self.of_key(key).map_or_else(|| not_active().into(), Diversion::Forward));
+    fn serve(self: &Arc<Self>, call: &mut Incoming<'_, '_>, reply: &mut Reply<'_>) -> Result<(), Refusal> {
+        let Some(key) = Key::parse(call.key) else {
+            return Err(self.of_key(call.key).map_or_else(|| not_active().into(), Diversion::Forward).into());
         };
-        if key.process != self.process {
-            let poa = self.find(&key).ok_or_else(no_adapter)?;
+        let adapter = (key.process == self.process).then(|| self.adapter_at(key.adapter)).flatten();
+        let Some(adapter) = adapter else {
+            let poa = self.find(&key)?;
             poa.adapter().manager.admit()?;
             return poa.serve_by_id(&key.id(), call, reply);
-        }
-        let adapter = self.adapters.get(key.adapter).ok_or_else(no_adapter)?;
+        };
         adapter.manager.admit()?;
-        if key.object != NOWHERE
-            && let Some(active) = self.objects.get(key.object)
-            && active.adapter == key.adapter
-        {
-            return Ok(adapter.upcall(&*active.servant, call, reply)?);
+        if let Some(active) = self.active(&key) {
+            adapter.upcall(&*active.servant, call, reply);
+            return Ok(());
         }
         Poa::of(self, &adapter).serve_by_id(&key.id(), call, reply)
     }
 
-    /// The adapter of a key that another process made.
-    fn find(self: &Arc<Self>, key: &Key<'_>) -> Option<Poa> {
-        let mut poa = self.root();
-        for name in key.names()? {
-            poa = poa.find_poa(name, true).ok()?;
-        }
-        Some(poa)
+    /// The object that has the place of a key of this process.
+    fn active(&self, key: &Key<'_>) -> Option<Entry<'_, Active>> {
+        let is_somewhere = key.object != NOWHERE;
+        let active = is_somewhere.then(|| self.object_at(key.object)).flatten()?;
+        (active.adapter == key.adapter).then_some(active)
     }
 
-    /// Whether an object is here.
-    pub fn locate(self: &Arc<Self>, key: &[u8]) -> LocateStatus {
+    /// The number of an operation of the object with this key, by the look-ups of a request.
+    pub fn find_operation(&self, key: &[u8], operation: &str) -> Option<usize> {
+        let key = Key::parse(key).filter(|key| key.process == self.process)?;
+        self.adapter_at(key.adapter)?.manager.admit().ok()?;
+        self.active(&key)?.servant.operations().find(operation)
+    }
+
+    /// The adapter of a key that another process made, or an adapter of this name that was destroyed.
+    fn find(self: &Arc<Self>, key: &Key<'_>) -> Result<Poa, Refusal> {
+        let mut poa = self.root();
+        for name in key.names().ok_or_else(no_adapter)? {
+            poa = match (poa.child(name), poa.activator()) {
+                (Some(child), _) => child,
+                (None, None) => return Err(no_adapter().into()),
+                (None, Some(activator)) => {
+                    // Whoever makes adapters for requests is a part of their parent (CORBA 11.3.3).
+                    poa.adapter().manager.admit()?;
+                    poa.activate_child(name, &*activator).map_err(|_| no_adapter())?
+                }
+            };
+        }
+        Ok(poa)
+    }
+
+    /// Where an object is.
+    pub fn locate(self: &Arc<Self>, key: &[u8]) -> Located {
         let Some(key) = Key::parse(key) else {
-            // A request for it is forwarded.
-            let is_known = self.of_key(key).is_some();
-            return if is_known { LocateStatus::ObjectHere } else { LocateStatus::UnknownObject };
+            return self.of_key(key).map_or(Located::Unknown, Located::Forward);
         };
-        let is_own = key.process == self.process;
-        let poa = match is_own {
-            true => self.adapters.get(key.adapter).map(|adapter| Poa::of(self, &adapter)),
-            false => self.find(&key),
+        let here = (key.process == self.process).then(|| self.adapter_at(key.adapter)).flatten();
+        let poa = match here {
+            Some(adapter) => Ok(Poa::of(self, &adapter)),
+            None => self.find(&key),
         };
         match poa {
-            Some(poa) if poa.may_serve(&key.id()) => LocateStatus::ObjectHere,
-            _ => LocateStatus::UnknownObject,
+            Ok(poa) if poa.may_serve(&key.id()) => Located::Here,
+            // Its request waits.
+            Err(Refusal::Held(_)) => Located::Here,
+            Ok(_) | Err(Refusal::Diverted(_)) => Located::Unknown,
         }
     }
 
@@ -116,30 +157,34 @@ impl Poa {
         id: &ObjectId,
         call: &mut Incoming<'_, '_>,
         reply: &mut Reply<'_>,
-    ) -> Result<(), Diversion> {
+    ) -> Result<(), Refusal> {
         let adapter = self.adapter();
+        count(Counted::Object);
         let place = adapter.objects().by_id.get(id).copied();
-        if let Some(active) = place.and_then(|place| self.registry().objects.get(place)) {
-            return Ok(adapter.upcall(&*active.servant, call, reply)?);
+        if let Some(active) = place.and_then(|place| self.registry().object_at(place)) {
+            adapter.upcall(&*active.servant, call, reply);
+            return Ok(());
         }
         match adapter.serving() {
             Serving::Nobody => {
-                let is_missing = adapter.policies.servant_retention == ServantRetention::NonRetain;
-                Err(if is_missing { no_servant() } else { not_active() }.into())
+                let is_missing = adapter.policies.servant_retention == ServantRetention::NonRetain
+                    || adapter.policies.request_processing != RequestProcessing::ActiveObjectsOnly;
+                return Err(if is_missing { no_servant() } else { not_active() }.into());
             }
-            Serving::Default(servant) => Ok(adapter.upcall(&*servant, call, reply)?),
+            Serving::Default(servant) => adapter.upcall(&*servant, call, reply),
             Serving::Activator(activator) => {
-                let servant = activator.incarnate(id, self)?;
-                self.keep(id, &servant, &activator)?;
-                Ok(adapter.upcall(&*servant, call, reply)?)
+                let place = self.incarnate(id, &activator)?;
+                // It may have been deactivated at once.
+                let active = self.registry().object_at(place).ok_or_else(ending)?;
+                adapter.upcall(&*active.servant, call, reply);
             }
             Serving::Locator(locator) => {
                 let (servant, cookie) = locator.preinvoke(id, self, call.operation)?;
-                let served = adapter.upcall(&*servant, call, reply);
+                adapter.upcall(&*servant, call, reply);
                 locator.postinvoke(id, self, call.operation, cookie, servant);
-                Ok(served?)
             }
         }
+        Ok(())
     }
 }
 
@@ -148,21 +193,23 @@ fn no_servant() -> SystemException {
 }
 
 impl Adapter {
-    /// Calls a servant.
-    fn upcall(
-        &self,
-        servant: &dyn Servant,
-        call: &mut Incoming<'_, '_>,
-        reply: &mut Reply<'_>,
-    ) -> Result<(), SystemException> {
+    /// Calls a servant, and writes what it answers.
+    fn upcall(self: &Arc<Self>, servant: &dyn Servant, call: &mut Incoming<'_, '_>, reply: &mut Reply<'_>) {
         let _serves = self.enter();
         let _turn = self.turns.as_ref().map(|turns| turns.enter());
-        let Some(operation) = servant.operations().find(call.operation) else {
-            return implicit(servant, call, reply);
+        let _current = current::Serves::begin(self, call.key, call.contexts);
+        let answered = match servant.operations().find(call.operation) {
+            None => implicit(servant, call, reply),
+            Some(operation) => {
+                reply.acknowledge();
+                // A servant that panics answers UNKNOWN; its own state is its own matter.
+                let dispatch = AssertUnwindSafe(|| servant.dispatch(operation, &mut call.arguments, reply));
+                catch_unwind(dispatch).unwrap_or_else(|_| Err(panicked()))
+            }
         };
-        // A servant that panics answers UNKNOWN; its own state is its own matter.
-        let dispatch = AssertUnwindSafe(|| servant.dispatch(operation, &mut call.arguments, reply));
-        catch_unwind(dispatch).unwrap_or_else(|_| Err(panicked()))
+        if let Err(exception) = answered {
+            reply.system(&exception);
+        }
     }
 }
 

@@ -36,6 +36,9 @@ pub enum PoaError {
     /// The adapter's policies do not allow it.
     #[error("the policies of the object adapter do not allow this")]
     WrongPolicy,
+    /// No request is being served.
+    #[error("this thread serves no request")]
+    NoRequest,
     /// The ORB has no address.
     #[error("the ORB listens nowhere, so nobody could use the reference: give `Options::listen` an address")]
     NoAddress,

@@ -125,6 +125,11 @@ fn split_names(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     Some((Some(&begin[..begin.len() - rest.len()]), rest))
 }
 
+/// The identifier of the object with this key.
+pub(crate) fn id_of_key(bytes: &[u8]) -> Option<ObjectId> {
+    Key::parse(bytes).map(|key| key.id())
+}
+
 /// The bytes of a key. `names` are those of a persistent adapter.
 pub(crate) fn write(
     process: u64,

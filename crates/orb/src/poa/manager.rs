@@ -1,11 +1,18 @@
 //! Managers of object adapters: whether their requests are served, wait, or are refused (CORBA 11.3.2).
 
+use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use punctual_giop::exception::minor;
 use punctual_giop::{Completion, SystemException, SystemExceptionKind as Kind};
+
+use super::adapter::Adapter;
+use super::refusal::Refusal;
+use crate::counted::Mutex;
+use crate::duty::may_wait_for_adapters;
+use crate::exception::held_too_long;
 
 /// What becomes of requests. Its number is its place in this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,29 +30,68 @@ pub enum State {
 
 const STATES: [State; 4] = [State::Holding, State::Active, State::Discarding, State::Inactive];
 
-/// How long a request waits at most while its manager holds: then it is refused, and may be repeated.
-const HOLD_MAX: Duration = Duration::from_secs(30);
-
 /// A manager whose adapters have been deactivated for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the manager of the object adapter is inactive, which is for ever")]
 pub struct Inactive;
 
+/// What all managers of an ORB have in common.
+pub(crate) struct Common {
+    /// How long a request waits at most while its manager holds.
+    pub hold_time: Duration,
+    /// Tells the server that requests which wait without a thread may go on.
+    pub when_changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl fmt::Debug for Common {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Common({:?})", self.hold_time)
+    }
+}
+
 /// The manager of one or more object adapters.
 #[derive(Clone, Debug)]
 pub struct Manager(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     state: AtomicU8,
     changes: Mutex<()>,
     changed: Condvar,
+    common: Arc<Common>,
+    adapters: Mutex<Vec<Weak<Adapter>>>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Manager({:?})", self.state)
+    }
 }
 
 impl Manager {
-    pub(super) fn new() -> Self {
-        let state = AtomicU8::new(State::Holding as u8);
-        Self(Arc::new(Inner { state, changes: Mutex::new(()), changed: Condvar::new() }))
+    pub(super) fn new(common: &Arc<Common>) -> Self {
+        Self(Arc::new(Inner {
+            state: AtomicU8::new(State::Holding as u8),
+            changes: Mutex::new(()),
+            changed: Condvar::new(),
+            common: Arc::clone(common),
+            adapters: Mutex::default(),
+        }))
+    }
+
+    fn adapters(&self) -> MutexGuard<'_, Vec<Weak<Adapter>>> {
+        self.0.adapters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It manages this adapter, too.
+    pub(super) fn add(&self, adapter: &Arc<Adapter>) {
+        let mut adapters = self.adapters();
+        adapters.retain(|one| one.strong_count() > 0);
+        adapters.push(Arc::downgrade(adapter));
+    }
+
+    /// How long a request waits at most while its manager holds.
+    pub(crate) fn hold_max(&self) -> Duration {
+        self.0.common.hold_time
     }
 
     /// What becomes of requests now.
@@ -77,12 +123,25 @@ impl Manager {
         self.change(State::Discarding)
     }
 
-    /// Refuses requests with `OBJ_ADAPTER` for ever.
+    /// Refuses requests with `OBJ_ADAPTER` for ever. With `etherealize`, objects of adapters with a servant
+    /// activator are not active any more: their activator is told.
     ///
     /// # Errors
     /// [`Inactive`] if it was done before.
-    pub fn deactivate(&self) -> Result<(), Inactive> {
-        self.change(State::Inactive)
+    pub fn deactivate(&self, etherealize: bool) -> Result<(), Inactive> {
+        self.change(State::Inactive)?;
+        if etherealize {
+            let adapters: Vec<Arc<Adapter>> = self.adapters().iter().filter_map(Weak::upgrade).collect();
+            adapters.iter().for_each(|adapter| adapter.etherealize_all());
+        }
+        Ok(())
+    }
+
+    /// Waits until no request is being served by its adapters: after [`Manager::hold_requests`] and the others,
+    /// what the standard's `wait_for_completion` does. A servant must not wait for itself.
+    pub fn wait_until_idle(&self) {
+        let adapters: Vec<Arc<Adapter>> = self.adapters().iter().filter_map(Weak::upgrade).collect();
+        adapters.iter().for_each(|adapter| adapter.wait_until_idle());
     }
 
     fn change(&self, to: State) -> Result<(), Inactive> {
@@ -93,25 +152,30 @@ impl Manager {
         self.0.state.store(to as u8, Ordering::Release);
         self.0.changed.notify_all();
         drop(changes);
+        if let Some(tell) = self.0.common.when_changed.get() {
+            tell();
+        }
         Ok(())
     }
 
     /// Lets a request pass, or says why not.
-    pub(super) fn admit(&self) -> Result<(), SystemException> {
+    pub(super) fn admit(&self) -> Result<(), Refusal> {
         match self.state() {
             State::Active => Ok(()),
+            State::Holding if !may_wait_for_adapters() => Err(Refusal::Held(self.clone())),
             State::Holding => self.wait(),
-            State::Discarding => Err(discarded()),
-            State::Inactive => Err(SystemException::new(Kind::ObjAdapter, minor::INACTIVE, Completion::No)),
+            State::Discarding => Err(discarded().into()),
+            State::Inactive => {
+                Err(SystemException::new(Kind::ObjAdapter, minor::INACTIVE, Completion::No).into())
+            }
         }
     }
 
-    fn wait(&self) -> Result<(), SystemException> {
+    fn wait(&self) -> Result<(), Refusal> {
         let changes = self.0.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let holds = |_: &mut ()| self.state() == State::Holding;
-        let waited = self.0.changed.wait_timeout_while(changes, HOLD_MAX, holds);
-        drop(waited);
-        if self.state() == State::Holding { Err(discarded()) } else { self.admit() }
+        drop(self.0.changed.wait_timeout_while(changes, self.hold_max(), holds));
+        if self.state() == State::Holding { Err(held_too_long().into()) } else { self.admit() }
     }
 }
 

@@ -7,6 +7,7 @@
 //! | `registry` | all adapters and objects of an ORB, by place |
 //! | `adapter` | one adapter, and its objects by identifier |
 //! | `manager` | whether requests are served, wait or are refused |
+//! | `refusal` | why a request is not served now |
 //! | `serving` | default servants, servant managers, adapter activators |
 //! | `dispatch` | from a request to its servant |
 
@@ -17,6 +18,7 @@ mod key;
 mod manager;
 mod one_at_a_time;
 mod policy;
+mod refusal;
 mod registry;
 mod serving;
 
@@ -26,12 +28,21 @@ use std::sync::{Arc, PoisonError};
 
 use punctual_giop::Reference;
 
-use adapter::{Adapter, address};
+use adapter::address;
 use key::NOWHERE;
+use refusal::{Refusal, ending};
 use registry::Active;
 use serving::Serving;
 
+use crate::counted::{Counted, count};
+use crate::current;
+use crate::exception::adapter_failed;
 use crate::reply::Servant;
+
+pub(crate) use adapter::Adapter;
+pub(crate) use dispatch::Located;
+pub(crate) use key::id_of_key;
+pub(crate) use refusal::Served;
 
 pub use error::PoaError;
 pub use key::ObjectId;
@@ -41,7 +52,7 @@ pub use policy::{
     ThreadModel,
 };
 pub(crate) use registry::Registry;
-pub use serving::{AdapterActivator, Cookie, Diversion, ServantActivator, ServantLocator};
+pub use serving::{AdapterActivator, Cookie, Diversion, Ending, ServantActivator, ServantLocator};
 
 /// An object adapter.
 #[derive(Clone)]
@@ -61,14 +72,20 @@ impl Poa {
         Self { registry: Arc::clone(registry), adapter: Arc::clone(adapter) }
     }
 
+    /// The adapter, as applications have it. `None` if its ORB has ended.
+    pub(crate) fn of_adapter(adapter: &Arc<Adapter>) -> Option<Self> {
+        Some(Self::of(&adapter.registry.upgrade()?, adapter))
+    }
+
     fn root(registry: &Arc<Registry>) -> Self {
-        Self::make(registry, Vec::new(), Policies::ROOT, Manager::new())
+        Self::make(registry, Vec::new(), Policies::ROOT, Manager::new(&registry.managers))
     }
 
     fn make(registry: &Arc<Registry>, names: Vec<Box<str>>, policies: Policies, manager: Manager) -> Self {
         let entry = registry.adapters.vacant_entry().expect("the table has room for more than memory has");
-        let adapter = Arc::new(Adapter::new(names, entry.key(), policies, manager));
+        let adapter = Arc::new(Adapter::new(registry, names, entry.key(), policies, manager.clone()));
         entry.insert(Arc::clone(&adapter));
+        manager.add(&adapter);
         Self::of(registry, &adapter)
     }
 
@@ -120,7 +137,7 @@ impl Poa {
         }
         let mut names = self.adapter.names.clone();
         names.push(name.into());
-        let manager = manager.cloned().unwrap_or_else(Manager::new);
+        let manager = manager.cloned().unwrap_or_else(|| Manager::new(&self.registry.managers));
         let child = Self::make(&self.registry, names, policies, manager);
         children.insert(name.into(), child.clone());
         Ok(child)
@@ -131,17 +148,45 @@ impl Poa {
     /// # Errors
     /// [`PoaError::AdapterNonExistent`].
     pub fn find_poa(&self, name: &str, activate: bool) -> Result<Self, PoaError> {
-        let find = || self.adapter.children().get(name).cloned();
-        if let Some(child) = find() {
+        if let Some(child) = self.child(name) {
             return Ok(child);
         }
-        let activator = self.adapter.activator.read().unwrap_or_else(PoisonError::into_inner).clone();
-        match activator {
-            Some(activator) if activate && activator.unknown_adapter(self, name) => {
-                find().ok_or(PoaError::AdapterNonExistent)
-            }
+        match self.activator() {
+            Some(activator) if activate => self.activate_child(name, &*activator),
             _ => Err(PoaError::AdapterNonExistent),
         }
+    }
+
+    fn child(&self, name: &str) -> Option<Self> {
+        count(Counted::Adapter);
+        self.adapter.children().get(name).cloned()
+    }
+
+    fn activator(&self) -> Option<Arc<dyn AdapterActivator>> {
+        self.adapter.activator.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets the activator make a child. Whoever asks for it meanwhile waits.
+    fn activate_child(&self, name: &str, activator: &dyn AdapterActivator) -> Result<Self, PoaError> {
+        let _turn = self.adapter.activations.enter();
+        if let Some(child) = self.child(name) {
+            return Ok(child);
+        }
+        let is_made = activator.unknown_adapter(self, name);
+        self.child(name).filter(|_| is_made).ok_or(PoaError::AdapterNonExistent)
+    }
+
+    /// The adapter above; `None` for the root, or if it was destroyed.
+    pub fn parent(&self) -> Option<Self> {
+        let (_, above) = self.adapter.names.split_last()?;
+        above.iter().try_fold(self.registry.root(), |poa, name| poa.child(name))
+    }
+
+    /// The adapters below, by name.
+    pub fn children(&self) -> Vec<Self> {
+        let mut children: Vec<Self> = self.adapter.children().values().cloned().collect();
+        children.sort_by(|one, other| one.name().cmp(other.name()));
+        children
     }
 
     /// Who makes children that references name and that do not exist.
@@ -149,29 +194,23 @@ impl Poa {
         *self.adapter.activator.write().unwrap_or_else(PoisonError::into_inner) = activator;
     }
 
-    /// Ends the adapter and its children: their objects are not active any more. Waits for requests that are
-    /// being served if `wait` is set; a servant must not wait for itself.
-    pub fn destroy(&self, wait: bool) {
+    /// Ends the adapter and its children: their objects are not active any more. With `etherealize`, servant
+    /// activators are told. Waits for requests that are being served if `wait` is set; a servant must not wait
+    /// for itself.
+    pub fn destroy(&self, etherealize: bool, wait: bool) {
         let children: Vec<Self> = self.adapter.children().drain().map(|(_, child)| child).collect();
-        children.iter().for_each(|child| child.destroy(wait));
+        children.iter().for_each(|child| child.destroy(etherealize, wait));
+        let parent = self.parent();
         if self.adapter.is_destroyed.swap(true, Ordering::SeqCst) {
             return;
         }
+        self.adapter.is_silent.store(!etherealize, Ordering::SeqCst);
+        self.adapter.is_ending.store(true, Ordering::SeqCst);
         self.registry.adapters.remove(self.adapter.place);
-        if let Some((name, above)) = self.adapter.names.split_last() {
-            let mut parent = Some(self.registry.root());
-            for name in above {
-                parent = parent.and_then(|parent| parent.find_poa(name, false).ok());
-            }
-            if let Some(parent) = parent {
-                parent.adapter.children().remove(name);
-            }
+        if let Some(parent) = parent {
+            parent.adapter.children().remove(self.name());
         }
-        let places: Vec<usize> = self.adapter.objects().by_id.drain().map(|(_, place)| place).collect();
-        self.adapter.objects().by_servant.clear();
-        for place in places {
-            self.registry.objects.remove(place);
-        }
+        self.adapter.end_all();
         *self.adapter.serving.write().unwrap_or_else(PoisonError::into_inner) = Serving::Nobody;
         if wait {
             self.adapter.wait_until_idle();
@@ -226,6 +265,9 @@ impl Poa {
             }
             objects.by_servant.insert(address(&servant), id.clone());
         }
+        if self.adapter.has_activator() {
+            *objects.uses.entry(address(&servant)).or_default() += 1;
+        }
         let activator = activator.map(|activator| Box::new((Arc::clone(activator), self.clone())));
         let active = Active { adapter: self.adapter.place, id: id.clone(), servant, activator };
         let place = self.registry.objects.insert(active);
@@ -233,17 +275,20 @@ impl Poa {
         Ok(())
     }
 
-    /// Keeps what an activator made.
-    fn keep(
-        &self,
-        id: &ObjectId,
-        servant: &Arc<dyn Servant>,
-        activator: &Arc<dyn ServantActivator>,
-    ) -> Result<(), Diversion> {
-        match self.activate(id.clone(), Arc::clone(servant), Some(activator)) {
-            // Two requests came at once: the first one's servant serves those that come.
-            Ok(()) | Err(PoaError::ObjectAlreadyActive) => Ok(()),
-            Err(_) => Err(crate::exception::adapter_failed().into()),
+    /// Lets an activator make the servant of an object, and keeps it: its place. Of requests that come at once,
+    /// one does.
+    fn incarnate(&self, id: &ObjectId, activator: &Arc<dyn ServantActivator>) -> Result<usize, Refusal> {
+        self.adapter.wait_for_end(id)?;
+        let _turn = self.adapter.incarnations.enter();
+        let place = || self.adapter.objects().by_id.get(id).copied();
+        if let Some(place) = place() {
+            return Ok(place);
+        }
+        let servant = activator.incarnate(id, self)?;
+        match self.activate(id.clone(), servant, Some(activator)) {
+            // The second one: the activator has activated it by itself.
+            Ok(()) | Err(PoaError::ObjectAlreadyActive) => place().ok_or_else(|| ending().into()),
+            Err(_) => Err(adapter_failed().into()),
         }
     }
 
@@ -259,6 +304,10 @@ impl Poa {
         let place = objects.by_id.remove(id).ok_or(PoaError::ObjectNotActive)?;
         if let Some(active) = self.registry.objects.get(place) {
             objects.by_servant.remove(&address(&active.servant));
+            match active.activator {
+                Some(_) => _ = objects.ending.insert(id.clone()),
+                None => _ = objects.unuse(address(&active.servant)),
+            }
         }
         drop(objects);
         self.registry.objects.remove(place);
@@ -270,9 +319,12 @@ impl Poa {
     /// # Errors
     /// [`PoaError::NoAddress`], [`PoaError::WrongPolicy`].
     pub fn create_reference_with_id(&self, id: &ObjectId, interface: &str) -> Result<Reference, PoaError> {
+        let is_own = matches!(id, ObjectId::System(_));
+        if is_own != (self.adapter.policies.id_assignment == IdAssignment::System) {
+            return Err(PoaError::WrongPolicy);
+        }
         let place = self.adapter.objects().by_id.get(id).copied().unwrap_or(NOWHERE);
-        let is_persistent = self.adapter.policies.lifespan == Lifespan::Persistent;
-        let names = is_persistent.then_some(&self.adapter.names[..]);
+        let names = self.is_persistent().then_some(&self.adapter.names[..]);
         let key = key::write(self.registry.process, self.adapter.place, place, names, id);
         self.registry.publish(interface, key)
     }
@@ -313,11 +365,46 @@ impl Poa {
         }
     }
 
-    /// The identifier of the object that a servant implements; it is activated if policies say so.
+    /// The identifier in a reference that this adapter made.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongAdapter`].
+    pub fn reference_to_id(&self, reference: &Reference) -> Result<ObjectId, PoaError> {
+        let own = |bytes: &[u8]| {
+            let key = key::Key::parse(bytes)?;
+            let is_here = key.process == self.registry.process && key.adapter == self.adapter.place;
+            let is_named =
+                || key.names().is_some_and(|names| names.eq(self.adapter.names.iter().map(|name| &**name)));
+            (is_here || self.is_persistent() && is_named()).then(|| key.id())
+        };
+        let mut profiles = reference.iiop_profiles();
+        profiles.find_map(|profile| own(&profile.ok()?.object_key)).ok_or(PoaError::WrongAdapter)
+    }
+
+    /// The servant of the object of a reference that this adapter made.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongAdapter`], [`PoaError::ObjectNotActive`].
+    pub fn reference_to_servant(&self, reference: &Reference) -> Result<Arc<dyn Servant>, PoaError> {
+        self.id_to_servant(&self.reference_to_id(reference)?)
+    }
+
+    fn is_persistent(&self) -> bool {
+        self.adapter.policies.lifespan == Lifespan::Persistent
+    }
+
+    /// The identifier of the object that a servant implements; it is activated if policies say so. For the
+    /// default servant, while it serves a request, that of the object that is called.
     ///
     /// # Errors
     /// [`PoaError::ServantNotActive`].
     pub fn servant_to_id(&self, servant: &Arc<dyn Servant>) -> Result<ObjectId, PoaError> {
+        if let Serving::Default(default) = self.adapter.serving()
+            && address(&default) == address(servant)
+            && current::poa().is_ok_and(|poa| Arc::ptr_eq(&poa.adapter, &self.adapter))
+        {
+            return current::object_id().map_err(|_| PoaError::ServantNotActive);
+        }
         if let Some(id) = self.adapter.objects().by_servant.get(&address(servant)) {
             return Ok(id.clone());
         }

@@ -1,7 +1,9 @@
 //! Calls of one adapter's servants, one after the other; a servant may call another one of its adapter.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, PoisonError};
 use std::thread::{self, ThreadId};
+
+use crate::counted::Mutex;
 
 #[derive(Debug, Default)]
 struct Turn {

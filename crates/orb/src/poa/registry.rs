@@ -5,16 +5,19 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Duration;
 
 use punctual_giop::Reference;
-use sharded_slab::Slab;
+use sharded_slab::{Entry, Slab};
 
 use super::Poa;
 use super::adapter::Adapter;
 use super::error::PoaError;
 use super::key::ObjectId;
+use super::manager::Common;
 use super::serving::ServantActivator;
+use crate::counted::{Counted, RwLock, count};
 use crate::reply::Servant;
 
 /// An object that has a servant.
@@ -31,7 +34,7 @@ impl Drop for Active {
     fn drop(&mut self) {
         if let Some(told) = self.activator.take() {
             let (activator, adapter) = *told;
-            activator.etherealize(&self.id, &adapter, Arc::clone(&self.servant));
+            adapter.adapter().tell(self, &*activator, &adapter);
         }
     }
 }
@@ -45,6 +48,7 @@ pub(crate) struct Registry {
     pub(super) process: u64,
     pub(super) adapters: Slab<Arc<Adapter>>,
     pub(super) objects: Slab<Active>,
+    pub(super) managers: Arc<Common>,
     root: OnceLock<Poa>,
     publish: Box<Publish>,
     /// Keys that an application chose, whose requests are forwarded.
@@ -58,11 +62,12 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
-    pub fn new(process: u64, publish: Box<Publish>) -> Arc<Self> {
+    pub fn new(process: u64, hold_time: Duration, publish: Box<Publish>) -> Arc<Self> {
         let registry = Arc::new(Self {
             process,
             adapters: Slab::new(),
             objects: Slab::new(),
+            managers: Arc::new(Common { hold_time, when_changed: OnceLock::new() }),
             root: OnceLock::new(),
             publish,
             keys: RwLock::default(),
@@ -71,9 +76,27 @@ impl Registry {
         registry
     }
 
+    /// The adapter at a place, without a lock.
+    pub(super) fn adapter_at(&self, place: usize) -> Option<Entry<'_, Arc<Adapter>>> {
+        count(Counted::Adapter);
+        self.adapters.get(place)
+    }
+
+    /// The object at a place, without a lock.
+    pub(super) fn object_at(&self, place: usize) -> Option<Entry<'_, Active>> {
+        count(Counted::Object);
+        self.objects.get(place)
+    }
+
     /// The root adapter.
     pub fn root(&self) -> Poa {
         self.root.get().expect("it is set when the registry is made").clone()
+    }
+
+    /// Who is told that a manager lets requests pass which wait without a thread.
+    pub fn when_managers_change(&self, tell: Box<dyn Fn() + Send + Sync>) {
+        // Set once, by the server.
+        let _ = self.managers.when_changed.set(tell);
     }
 
     pub fn set_key(&self, key: &[u8], reference: Reference) {

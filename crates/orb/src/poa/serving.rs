@@ -28,8 +28,18 @@ pub trait ServantActivator: Send + Sync {
     /// If there is no such object, or it is elsewhere.
     fn incarnate(&self, id: &ObjectId, adapter: &Poa) -> Result<Arc<dyn Servant>, Diversion>;
 
-    /// The object is not active any more, and its last request has ended.
-    fn etherealize(&self, id: &ObjectId, adapter: &Poa, servant: Arc<dyn Servant>);
+    /// The object is not active any more, and its last request has ended. Servants of one adapter are made and
+    /// given back one at a time.
+    fn etherealize(&self, id: &ObjectId, adapter: &Poa, servant: Arc<dyn Servant>, ending: Ending);
+}
+
+/// How an object ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// All objects of the adapter end: it is destroyed, or its manager is deactivated.
+    pub is_cleanup: bool,
+    /// The servant implements other objects of the adapter, which are active.
+    pub is_used: bool,
 }
 
 /// What a locator remembers from before a request until after it.

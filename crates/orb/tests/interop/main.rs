@@ -9,6 +9,7 @@ mod generated;
 mod peer;
 mod servant;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use generated::interop::{Peer, PeerClient, PeerSkeleton};
@@ -18,7 +19,7 @@ use punctual_orb::poa::{
     Cookie, Diversion, IdAssignment, Lifespan, ObjectId, Poa, Policies, RequestProcessing, ServantLocator,
     ServantRetention,
 };
-use punctual_orb::{Endpoint, Options, Orb};
+use punctual_orb::{Concurrency, Endpoint, Options, Orb, Pool};
 use servant::Echo;
 
 /// What omniORB is told so that it speaks this version.
@@ -93,6 +94,28 @@ fn omniorb_calls_our_server_with_1_1() {
 #[test]
 fn omniorb_calls_our_server_with_1_2() {
     omniorb_calls_our_server(Version::V1_2);
+}
+
+/// The models that read all connections in one thread. That with a thread for each connection is in the other tests.
+fn reactors() -> [Concurrency; 2] {
+    let two = NonZeroUsize::new(2).expect("some");
+    [Concurrency::Reactive, Concurrency::Pool(Pool::of(two))]
+}
+
+#[test]
+fn omniorb_calls_our_servers_that_read_in_one_thread() {
+    for concurrency in reactors() {
+        for version in [Version::V1_0, Version::V1_1, Version::V1_2] {
+            let listening = Options::listening(Endpoint::tcp("127.0.0.1", 0));
+            let options = Options { concurrency: concurrency.clone(), ..listening };
+            let orb = Orb::new(options).expect("it listens");
+            orb.root_poa().manager().activate().expect("it is not inactive");
+            let more: Vec<String> =
+                LOOPBACK.map(str::to_owned).into_iter().chain(in_version(version)).collect();
+            let Some(said) = Process::finished(&["client", &serve(&orb)], &more) else { return };
+            assert_eq!(said.trim(), "all right", "{concurrency:?} {version:?}");
+        }
+    }
 }
 
 #[test]
@@ -182,6 +205,86 @@ fn omniorb_follows_where_we_forward() {
     let text = orb.stringify(&reference).expect("it has bytes");
     if let Some(said) = Process::finished(&["client", &text], &LOOPBACK.map(str::to_owned)) {
         assert_eq!(said.trim(), "all right");
+    }
+}
+
+/// An address of this host at which nobody listens.
+fn unreachable() -> Endpoint {
+    Endpoint::tcp("127.0.0.1", 1)
+}
+
+#[test]
+fn omniorb_calls_us_back_over_our_connection() {
+    let accepting = ["-ORBacceptBiDirectionalGIOP", "1", "-ORBserverTransportRule", "* tcp,bidir"];
+    let Some(server) = omniorb_server(&accepting.map(str::to_owned)) else { return };
+    let behind_a_wall = |offer_bidirectional| {
+        let listening = Options::listening(Endpoint::tcp("127.0.0.1", 0));
+        let orb = Orb::new(Options { published: vec![unreachable()], offer_bidirectional, ..listening });
+        let orb = orb.expect("it listens");
+        orb.root_poa().manager().activate().expect("it is not inactive");
+        orb
+    };
+    let orb = behind_a_wall(true);
+    let peer: PeerClient = orb.resolve(server.reference()).expect("it is a peer");
+    checks::all(&orb, &peer, Version::V1_2);
+    // Otherwise it cannot.
+    let orb = behind_a_wall(false);
+    let peer: PeerClient = orb.resolve(server.reference()).expect("it is a peer");
+    let listener = orb.root_poa().serve(generated::interop::ListenerSkeleton::new(servant::Ear));
+    let listener = generated::interop::Listener(listener.expect("it is active"));
+    assert_eq!(peer.call_back(&listener, 1).expect_err("nobody listens").kind, Kind::Transient);
+}
+
+#[test]
+fn we_call_omniorb_back_over_its_connection() {
+    // The client accepts no connections.
+    let more = ["-ORBclientTransportRule", "* tcp,bidir", "-ORBserverTransportRule", "* none"];
+    let said_with = |concurrency: &Concurrency, accept_bidirectional, offered: &str| {
+        let listening = Options::listening(Endpoint::tcp("127.0.0.1", 0));
+        let orb = Orb::new(Options {
+            accept_bidirectional,
+            concurrency: concurrency.clone(),
+            timeout: Some(std::time::Duration::from_secs(30)),
+            ..listening
+        });
+        let orb = orb.expect("it listens");
+        orb.root_poa().manager().activate().expect("it is not inactive");
+        let offer = ["-ORBofferBiDirectionalGIOP", offered];
+        let arguments: Vec<String> =
+            LOOPBACK.into_iter().chain(more).chain(offer).map(str::to_owned).collect();
+        Process::finished(&["client", &serve(&orb)], &arguments)
+    };
+    let threads = Concurrency::ThreadPerConnection;
+    for concurrency in [threads.clone()].into_iter().chain(reactors()) {
+        let Some(said) = said_with(&concurrency, true, "1") else { return };
+        assert_eq!(said.trim(), "all right", "{concurrency:?}");
+    }
+    // Otherwise we cannot.
+    for (accept, offered) in [(false, "1"), (true, "0")] {
+        let said = said_with(&threads, accept, offered).expect("it ran before");
+        assert_ne!(said.trim(), "all right", "{accept} {offered}");
+    }
+}
+
+#[test]
+fn omniorb_puts_our_fragments_together() {
+    let Some(server) = omniorb_server(&[]) else { return };
+    let fragmenting = |bytes| {
+        let listening = Options::listening(Endpoint::tcp("127.0.0.1", 0));
+        let orb = Orb::new(Options { fragment_bytes: Some(bytes), ..listening }).expect("it listens");
+        orb.root_poa().manager().activate().expect("it is not inactive");
+        orb
+    };
+    for bytes in [1_000, 60_000] {
+        let orb = fragmenting(bytes);
+        let peer: PeerClient = orb.resolve(server.reference()).expect("it is a peer");
+        checks::all(&orb, &peer, Version::V1_2);
+        for version in [Version::V1_1, Version::V1_2] {
+            let more: Vec<String> =
+                LOOPBACK.map(str::to_owned).into_iter().chain(in_version(version)).collect();
+            let said = Process::finished(&["client", &serve(&orb)], &more).expect("it ran before");
+            assert_eq!(said.trim(), "all right");
+        }
     }
 }
 

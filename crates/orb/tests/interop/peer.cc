@@ -346,7 +346,7 @@ static void references(Peer_ptr peer, PortableServer::POA_ptr poa) {
     check(peer->call_back(listener, 5) == 5 * 11, "callbacks");
 }
 
-static int client(const char *reference, bool has_wide, bool has_long) {
+static int client(const char *reference, bool has_wide) {
     PortableServer::POA_var parent = root();
     PortableServer::POA_var poa = bidirectional(parent);
     CORBA::Object_var object = orb->string_to_object(reference);
@@ -355,9 +355,8 @@ static int client(const char *reference, bool has_wide, bool has_long) {
         std::cout << "wrong: it is no Interop::Peer" << std::endl;
         return 1;
     }
-    values(peer, has_wide, has_long ? 1000 : 20);
-    if (has_long)
-        large(peer);
+    values(peer, has_wide, 1000);
+    large(peer);
     exceptions(peer);
     calls(peer);
     references(peer, poa);
@@ -369,13 +368,10 @@ static int client(const char *reference, bool has_wide, bool has_long) {
 int main(int argc, char **argv) {
     std::string what = argc > 1 ? argv[1] : "";
     // GIOP 1.0 has no wide characters. omniORB publishes no code sets with 1.1, so that it has none either.
-    bool has_wide = true, has_long = true;
+    bool has_wide = true;
     for (int i = 1; i + 1 < argc; i++)
-        if (std::string(argv[i]) == "-ORBmaxGIOPVersion") {
+        if (std::string(argv[i]) == "-ORBmaxGIOPVersion")
             has_wide = std::string(argv[i + 1]) == "1.2";
-            // With 1.1 omniORB aligns within each fragment, which the other end does not read.
-            has_long = std::string(argv[i + 1]) != "1.1";
-        }
     int status = 2;
     try {
         orb = CORBA::ORB_init(argc, argv, "omniORB4");
@@ -384,7 +380,7 @@ int main(int argc, char **argv) {
         else if (what == "forward" && argc > 2)
             status = forward(argv[2]);
         else if (what == "client" && argc > 2)
-            status = client(argv[2], has_wide, has_long);
+            status = client(argv[2], has_wide);
         orb->destroy();
     } catch (CORBA::SystemException &exception) {
         std::cout << "exception: " << exception._name() << " " << std::hex << exception.minor() << std::endl;

@@ -1,11 +1,11 @@
-//! What stands in front of each packet in the ring of a capture: a fixed layout, little-endian.
+//! The header in front of each packet in the ring of a capture: a fixed layout, little-endian.
 
 use crate::ids::LinkId;
 
 /// Bytes in front of the copy of a packet.
 pub const CAPTURE_HEAD_BYTES: usize = 8;
 
-/// What a captured packet begins with.
+/// Kind of a captured packet: what its bytes begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapturedKind {
     /// An IP packet.
@@ -16,27 +16,27 @@ pub enum CapturedKind {
     Signalling,
 }
 
-/// What stands in front of a captured packet.
+/// Header in front of a captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaptureHead {
-    /// What the packet begins with.
+    /// Kind of the packet.
     pub kind: CapturedKind,
-    /// This host sends it.
+    /// True if this host sent the packet, false if it received it.
     pub is_sent: bool,
-    /// Its link.
+    /// Link of the packet.
     pub link: LinkId,
     /// Bytes of the packet, which may be more than were copied.
     pub bytes: u32,
 }
 
 impl CaptureHead {
-    /// As the ring has it.
+    /// The header as bytes in the ring.
     pub const fn to_bytes(self) -> [u8; CAPTURE_HEAD_BYTES] {
         let ([a, b], [c, d, e, f]) = (self.link.0.to_le_bytes(), self.bytes.to_le_bytes());
         [self.kind as u8, self.is_sent as u8, a, b, c, d, e, f]
     }
 
-    /// From the begin of a message; `None` if it is none.
+    /// Reads the header at the begin of a message in the ring; `None` if the bytes are no header.
     pub fn parse(message: &[u8]) -> Option<Self> {
         let &[kind, is_sent, a, b, c, d, e, f] = message.first_chunk()?;
         let kinds = [CapturedKind::Ip, CapturedKind::Data, CapturedKind::Signalling];

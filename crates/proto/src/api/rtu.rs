@@ -15,7 +15,7 @@ use crate::limits::{
     HEADER_BYTES, RAW_TAG_BYTES, RTU_HANDLERS_MAX, RTU_PACKETS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX,
 };
 
-/// Names a program's handler; never reused within a node's life.
+/// Identifies a program's handler; never reused while the node exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RtuId(pub u64);
 
@@ -29,17 +29,17 @@ pub enum RtuClass {
         interval: Nanos,
         /// The budget: PDUs in any window.
         units: u32,
-        /// Place among low-delay handlers under `rmdp`, 0 the most urgent, at most [`RTU_PRIORITIES`] - 1. `None`: by the
-        /// interval, among the low-latency channels. Only under `rmdp`.
+        /// Place among low-delay handlers, 0 the most urgent, at most [`RTU_PRIORITIES`] - 1. `None`: the interval gives the
+        /// place, among the low-latency channels. Only the run order `rmdp` accepts a priority.
         priority: Option<u8>,
     },
-    /// Runs so much in each period, and never more.
+    /// Processes at most its budget of PDUs in each period, and never more.
     Guaranteed {
         /// T: length of the period.
         period: Nanos,
         /// B_p: most PDUs in a period.
         units: u32,
-        /// When it is released.
+        /// When work is released.
         #[serde(default, skip_serializing_if = "RtuActivation::is_periodic")]
         activation: RtuActivation,
     },
@@ -54,9 +54,9 @@ pub enum RtuActivation {
     /// At multiples of the period on the host's clock: each release serves what came before it (RTU 3.1).
     #[default]
     Periodic,
-    /// When a PDU comes, at most B_p times in any window of the period. What comes once a period does not wait for the
-    /// period's begin. The order is that of the periods, as for periodic handlers: rate-monotonic analysis holds for sporadic
-    /// tasks, too (Sprunt, Sha and Lehoczky 1989).
+    /// When a PDU comes, at most B_p times in any window of the length of the period. So a PDU that comes once a period
+    /// need not wait for the period to begin. Handlers with shorter periods precede, as for periodic handlers:
+    /// rate-monotonic analysis holds for sporadic tasks, too (Sprunt, Sha and Lehoczky 1989).
     Sporadic,
 }
 
@@ -72,7 +72,8 @@ impl RtuClass {
         Self::Guaranteed { period, units, activation: RtuActivation::Periodic }
     }
 
-    /// Length of a window, and PDUs of the budget in any; `None`: the budget is one of periods of the clock, or there is none.
+    /// Length of a window, and PDUs of the budget in any such window. `None` if the budget counts by periods of the
+    /// clock, or if there is none.
     pub const fn windows(self) -> Option<(Nanos, u32)> {
         match self {
             Self::LowDelay { interval, units, .. } => Some((interval, units)),
@@ -81,7 +82,8 @@ impl RtuClass {
         }
     }
 
-    /// Period of the clock, and PDUs of the budget in each; `None`: the budget is one of windows, or there is none.
+    /// Period of the clock, and PDUs of the budget in each period. `None` if the budget counts by windows, or if there
+    /// is none.
     pub const fn periods(self) -> Option<(Nanos, u32)> {
         match self {
             Self::Guaranteed { period, units, activation: RtuActivation::Periodic } => Some((period, units)),
@@ -116,12 +118,13 @@ impl RtuCost {
     }
 }
 
-/// What a program's handler asks for.
+/// The terms that a program's handler asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtuTerms {
     /// Class of the handler.
     pub class: RtuClass,
-    /// Longest time from a PDU's release to its end. `None`: the period or interval. Without meaning for best effort.
+    /// Longest time from a PDU's release until its processing ends. `None`: the period or interval. Ignored for best
+    /// effort.
     pub deadline: Option<Nanos>,
     /// b_p: PDUs of one call at most, at least 1.
     pub quantum: u32,
@@ -130,7 +133,7 @@ pub struct RtuTerms {
 }
 
 impl RtuTerms {
-    /// PDUs of the budget and the time that it is for; `None` for best effort.
+    /// The budget: a number of PDUs, and the time for which it holds. `None` for best effort.
     pub const fn budget(&self) -> Option<(u32, Nanos)> {
         match self.class {
             RtuClass::LowDelay { interval, units, .. } => Some((units, interval)),
@@ -140,24 +143,24 @@ impl RtuTerms {
     }
 }
 
-/// Where the packets of a program's handler go.
+/// Destination of the packets of a program's handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RtuTarget {
-    /// To a port of best effort; the node writes the header.
+    /// To a best-effort port. The node writes the header.
     Port(Address),
-    /// Over a link as they are, IP packets of protocols that are not this project's. Behind each follow [`RAW_TAG_BYTES`],
-    /// a little-endian number that does not leave: by it the node's driver knows where the packet goes
+    /// Over a link, unchanged: IP packets of other protocols than Punctual's. A tag of [`RAW_TAG_BYTES`] follows each
+    /// packet in the ring: a little-endian number that is not sent. It tells the node's driver where the packet goes
     /// ([`PacketOut::Raw`](super::PacketOut::Raw)).
     Link(LinkId),
 }
 
-/// What a program's handler sends: messages of one packet each. On this host's link they have slots of their own, and are
-/// served like a channel's within the handler's budget; on later hosts they are best effort.
+/// What a program's handler sends: messages of one packet each. On this host's link, packets within the handler's budget
+/// have reserved slots and are served like a channel's. On later hosts they are best effort.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RtuSending {
-    /// Where they go.
+    /// Destination of the packets.
     pub to: RtuTarget,
-    /// Packets that each PDU makes at most; the PDUs of a budget make at most [`RTU_PACKETS_MAX`].
+    /// Largest number of packets that one PDU sends. All PDUs of a budget together send at most [`RTU_PACKETS_MAX`].
     pub packets: u32,
     /// Largest payload of a packet, in bytes; with [`RtuTarget::Link`] the largest packet without its tag. Longer messages
     /// are dropped.
@@ -165,7 +168,7 @@ pub struct RtuSending {
 }
 
 impl RtuSending {
-    /// Bytes of each packet beside its payload: the project's own header, or the tag.
+    /// Bytes of each packet beside its payload: Punctual's header, or the tag.
     pub const fn header_bytes(&self) -> u32 {
         match self.to {
             RtuTarget::Port(_) => HEADER_BYTES as u32,
@@ -174,12 +177,12 @@ impl RtuSending {
     }
 }
 
-/// What of a handler's sending is known here.
+/// Status of what a handler sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtuSent {
-    /// The link that it sends on.
+    /// The link that the handler sends on.
     pub link: LinkId,
-    /// Longest time from a PDU's release to the departure of what it sends, within the budget. `None`: nothing is promised.
+    /// Longest time from a PDU's release to the departure of its packets, within the budget. `None`: not guaranteed.
     pub bound: Option<Nanos>,
     /// Packets that were queued within the budget.
     pub packets: u64,
@@ -187,26 +190,26 @@ pub struct RtuSent {
     pub packets_beyond: u64,
     /// Messages that were longer than declared.
     pub too_long: u64,
-    /// Slots of the link: packets that may wait or be under way at once.
+    /// Slots on the link: number of packets that may wait or be in transmission at once.
     pub slots: u32,
-    /// Most of them that were in use at once.
+    /// Largest number of slots that were in use at once.
     pub slots_used_max: u32,
 }
 
-/// A yes to a program's handler.
+/// Admission's grant to a program's handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtuGrant {
-    /// Longest time from a PDU's release (with its budget) to its end, the body's declared time included.
+    /// Longest time from a PDU's release until its processing ends, with the declared time of the body.
     /// `None` for best effort, which has no guarantee.
     pub bound: Option<Nanos>,
-    /// Longest time from that release to the departure of the last bit that the PDU sends. `None` where nothing is promised,
-    /// and for a handler that sends nothing.
+    /// Longest time from that release to the departure of the last bit that the PDU sends. `None` if it is not
+    /// guaranteed, or if the handler sends nothing.
     pub sent: Option<Nanos>,
-    /// What is given away of the processor now.
+    /// Reserved capacity of the processor, with this handler.
     pub cpu_utilisation: Ppm,
 }
 
-/// A number of a handler's terms, by the name of its field.
+/// A field of a handler's terms that holds a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "they are the names of fields")]
@@ -236,14 +239,14 @@ impl fmt::Display for RtuNumber {
     }
 }
 
-/// A no to a program's handler, with what could be offered.
+/// Refusal of a program's handler, with what could be offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum RtuRefusal {
     /// A number is out of its range.
     #[error("{what}: give {least} to {most}")]
     Range {
-        /// The number.
+        /// Field whose value is out of range.
         what: RtuNumber,
         /// Least value; times in nanoseconds.
         least: u64,
@@ -253,7 +256,7 @@ pub enum RtuRefusal {
     /// The processor's run order has neither classes nor budgets.
     #[error("the processor serves in the order \"{}\", which has no classes: set another run policy", .0.name())]
     NoClasses(RunPolicy),
-    /// The processor's run order cannot honour a priority.
+    /// The processor's run order does not use priorities.
     #[error("a priority needs the run policy \"rmdp\", the processor has \"{}\": leave the priority out", .0.name())]
     NoPriorities(RunPolicy),
     /// One call takes longer than best effort may block all other work.
@@ -263,22 +266,22 @@ pub enum RtuRefusal {
         call: Nanos,
         /// The longest that it may take.
         call_max: Nanos,
-        /// PDUs of a call that would fit; 0 if none does.
+        /// PDUs in a call that would be short enough; 0 if even one is too many.
         quantum_possible: u32,
     },
     /// Admission of the processor refused.
     #[error("the processor: {0}")]
     Processor(Refusal),
-    /// Admission of the link out refuses.
+    /// Admission of the outgoing link refused.
     #[error("the link: {0}")]
     Link(Refusal),
-    /// No route leads to where the handler sends.
+    /// No route leads to the handler's destination.
     #[error("the host that it sends to is not known here, or no route leads to it: see the configuration")]
     NoRoute,
-    /// What the link drains is not known, or is being measured.
+    /// The rate of the link is unknown, or is being measured.
     #[error("the rate of the link is not known: {0}")]
     Rate(RateRefusal),
-    /// A stage breaks its promise, and the operator wants nothing admitted meanwhile.
+    /// A stage breaks its bound, and the operator has configured that nothing is admitted meanwhile.
     #[error("the processor or the link breaks its promise now")]
     Broken(Breach),
     /// The limit of handlers is reached.
@@ -310,10 +313,10 @@ impl RtuRefusal {
     }
 }
 
-/// What a body reports of one call.
+/// What a body returns from one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RtuProgress {
-    /// Data units (PDUs) that it processed: at most as many as it was given, or it has ignored the request to yield.
+    /// Data units (PDUs) that the body processed. More than it was given means that it ignored the request to yield.
     pub units: u32,
     /// Whether there is more to do at once.
     pub more: bool,
@@ -322,7 +325,7 @@ pub struct RtuProgress {
 /// The result of one call of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpcallDone {
-    /// PDUs that it processed.
+    /// PDUs that the body processed.
     pub units: u32,
     /// Whether more work is ready.
     pub more: bool,
@@ -334,29 +337,29 @@ pub struct UpcallDone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Misconduct {
-    /// Its calls took longer than it has declared.
+    /// The handler's calls took longer than declared.
     Overrun,
-    /// It processed more PDUs than it was given: it ignored the request to yield.
+    /// The handler processed more PDUs than it was given: it ignored the request to yield.
     IgnoredYield,
 }
 
 /// An event of a program's handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtuEvent {
-    /// It is registered and may be made ready.
+    /// The handler is registered and may be made ready.
     Granted(RtuId, RtuGrant),
-    /// It is not registered.
+    /// The handler was refused and is not registered.
     Refused(RtuId, RtuRefusal),
-    /// It runs in the background from now on.
+    /// The handler was demoted: from now on it runs in the background.
     Demoted(RtuId, Misconduct),
 }
 
-/// What a program's handler has done and how it was served.
+/// Counters of a program's handler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtuCounters {
     /// Calls of its body.
     pub calls: u64,
-    /// PDUs within its budget; of a program in another process those that it was given.
+    /// PDUs within the budget. For a program in another process: those that it was given.
     pub units: u64,
     /// PDUs beyond the budget, or of best effort.
     pub units_beyond: u64,
@@ -366,11 +369,11 @@ pub struct RtuCounters {
     pub yields_ignored: u64,
     /// PDUs within the budget that were done later than promised.
     pub late: u64,
-    /// Largest lateness of these.
+    /// Largest lateness of such PDUs.
     pub late_max: Nanos,
     /// Longest call of the body.
     pub took_max: Nanos,
-    /// Reports of a program in another process that fit no call: they are ignored.
+    /// Ignored reports of a program in another process: they fit no call.
     pub reports_unmatched: u64,
 }
 
@@ -379,14 +382,14 @@ pub struct RtuCounters {
 pub struct RtuStatus {
     /// The handler.
     pub id: RtuId,
-    /// Its terms.
+    /// The handler's terms.
     pub terms: RtuTerms,
-    /// Its bound; `None` while it waits for the reply of admission, for best effort, and once it is demoted.
+    /// The granted bound. `None` before admission has decided, for best effort, and after a demotion.
     pub bound: Option<Nanos>,
     /// Why it was demoted, if it was.
     pub demoted: Option<Misconduct>,
-    /// Its counters.
+    /// The handler's counters.
     pub counters: RtuCounters,
-    /// What it has sent; `None` for one that sends nothing.
+    /// What the handler has sent; `None` if it sends nothing.
     pub sent: Option<RtuSent>,
 }

@@ -1,20 +1,20 @@
-//! What a node and a program in another process say to one another about the program's handler: calls in the ring towards the
-//! program, reports in the ring back (RTU 5.1, 5.2; ADR 0051).
+//! Messages between a node and the handler of a program in another process: calls in the ring to the program, reports
+//! in the ring back (RTU 5.1, 5.2; ADR 0051).
 
 /// Bytes of a call in its ring.
 pub const UPCALL_BYTES: usize = 8;
 /// Bytes of a report in its ring.
 pub const UPCALL_REPORT_BYTES: usize = 12;
 
-/// There is more to do.
+/// Flag of a report: there is more work.
 const MORE: u32 = 1;
-/// It ends the call with its number; without this it only reports work.
+/// Flag of a report: the call with this number is done. Without the flag the report only announces work.
 const ENDS: u32 = 2;
 
-/// A call: the next one comes when this one is reported as done, one to one.
+/// A call. The next one comes only after this one is reported as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpcallRequest {
-    /// Counts the calls, from 1 on.
+    /// Number of the call; the first is 1.
     pub number: u32,
     /// PDUs that may be processed before the report.
     pub units: u32,
@@ -32,10 +32,10 @@ impl UpcallRequest {
     }
 }
 
-/// A report.
+/// A report of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpcallReport {
-    /// There is work.
+    /// The handler has work.
     Ready,
     /// A call is done.
     Done {

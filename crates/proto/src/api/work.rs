@@ -40,7 +40,7 @@ pub struct Transmit<F> {
     pub port: Port,
     /// Bytes that it takes on the wire; pass them to `handle_sent`.
     pub wire_bytes: u32,
-    /// Where the packet's bytes are.
+    /// The packet's bytes, or where to find them.
     pub packet: PacketOut<F>,
 }
 
@@ -56,7 +56,7 @@ pub enum PacketOut<F> {
     Raw {
         /// The handler.
         handler: RtuId,
-        /// What the handler wrote for the caller.
+        /// The tag that the handler wrote behind the packet.
         tag: u64,
         /// Bytes of the packet.
         len: usize,

@@ -129,11 +129,11 @@ pub struct Overflow<P> {
 pub struct LinkCounters {
     /// Guaranteed packets handed over.
     pub guaranteed_packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes of these packets on the wire.
     pub guaranteed_bytes: u64,
     /// Best-effort packets handed over.
     pub best_effort_packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes of these packets on the wire.
     pub best_effort_bytes: u64,
     /// Guaranteed packets whose latest departure lies after their deadline.
     pub late_packets: u64,

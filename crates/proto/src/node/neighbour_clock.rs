@@ -71,7 +71,7 @@ mod tests {
         }
     }
 
-    /// Their clock is 500 us ahead, with an error of 10 us; packets take 100 us at most.
+    /// A neighbour whose clock is 500 us ahead, with an error of 10 us. Packets take 100 us at most.
     fn neighbour() -> NeighbourClock {
         let offset = ClockOffset {
             offset_ns: 500_000,

@@ -100,7 +100,7 @@ fn no_flow_has_the_number_of_another() {
     assert_eq!(open(&mut node), ChannelId(old.0 + (2 << 31)));
 }
 
-/// What waits for an end that has gone meanwhile finds it gone: a unit of work, a word of signalling, room that came free.
+/// A unit of work, a signal and a notice of free room may refer to a channel end that was closed meanwhile. Each is ignored.
 #[test]
 fn what_comes_for_an_end_that_is_gone_changes_nothing() {
     let mut node = node();

@@ -67,7 +67,7 @@ pub(super) struct Caps {
 #[derive(Clone, Copy, Debug, Default)]
 struct GivesWay {
     until: Option<Instant>,
-    /// It does not give way again before that.
+    /// Best effort does not give way again before this time.
     not_before: Instant,
 }
 

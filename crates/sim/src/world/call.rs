@@ -20,7 +20,7 @@ pub(super) enum Call {
     Decline(u64),
     /// Begin a best-effort transfer.
     StartFlood(usize),
-    /// It has sent messages.
+    /// A best-effort transfer has put messages into its ring: ring its doorbell.
     FloodDoorbell(usize),
     /// End it.
     StopFlood(usize),
@@ -43,10 +43,10 @@ pub(super) enum TcpCall {
     Accept(u32),
     /// A program has used its rings: connection and end.
     Ready(usize, usize),
-    /// It closes its direction.
+    /// The program closes its direction.
     Close(usize, usize),
-    /// It aborts.
+    /// The program aborts the connection.
     Abort(usize, usize),
-    /// It is gone.
+    /// The program is gone.
     Release(usize, usize),
 }

@@ -40,7 +40,7 @@ pub(super) enum Turn {
     Ends,
 }
 
-/// Where a fault acts.
+/// Place at which a fault acts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
     /// All packets that pass a host.

@@ -58,7 +58,7 @@ impl World {
             self.deliver(host);
             self.poll_events(host, now);
             if self.hosts[host].tcp.is_some() {
-                self.hear_of_handlers(host, now);
+                self.handle_rtu_events(host, now);
             }
             self.have_decided(host);
             self.serve_links(host, now);

@@ -86,11 +86,11 @@ pub fn json(rows: &[(&Fault, Row)]) -> Value {
 pub fn write(rows: &[(&Fault, Row)]) -> Result<(), String> {
     let mut known = String::new();
     let mut table = format!(
-        "{HEADING}\n\nDo the checkers see a mistake? Each of these was made on purpose (`crates/analysis/src/mutation.rs`, in no \
-         build that\nships). `make mutations` fails when one is not seen within 500 seeds or 20,000 sets, or when the core \
-         without a fault is\n\"caught\". `make test` repeats the known first ones; `cargo test --release -p punctual-sim --features \
-         mutations --test\nmutations -- --write` writes this table. The last column is the time of the \
-         search from the first seed or set on.\n\n\
+        "{HEADING}\n\nDo the checkers find a mistake? Each fault in the table was made on purpose (`crates/analysis/src/mutation.rs`; \
+         released builds do\nnot contain them). `make mutations` fails if a fault is not found within 500 seeds or 20,000 sets, or \
+         if a checker reports a fault\nin code that has none. `make test` runs only the first seed or set that is known to find each \
+         fault.\n`cargo test --release -p punctual-sim --features mutations --test mutations -- --write` writes this table. The \
+         last column is the\ntime of the search from the first seed or set on.\n\n\
          | fault | catcher | configuration | caught at | time |\n|---|---|---|---|---|\n"
     );
     for (fault, row) in rows {

@@ -29,6 +29,9 @@ impl Connection {
         wire::write(&shake.syn, connection.config.hop_limit, false, &mut packet);
         connection.machine.input(now, &packet, &mut answer);
         connection.synchronize(&shake.syn, now);
+        if shake.is_repeated {
+            connection.ahead.syn();
+        }
         connection.output(now, &mut answer);
         (connection.state() == State::SynReceived).then_some(connection)
     }
@@ -102,6 +105,9 @@ impl Connection {
     fn synchronize(&mut self, syn: &Segment, now: Instant) {
         let shift = syn.scale.map_or(0, |_| shift_of(self.config.receive_bytes));
         self.numbers.synchronize(syn.seq, shift);
+        // RFC 9293 3.7.1: without the option 536 bytes, over IPv6 1,220.
+        let mss = syn.mss.unwrap_or(if self.flow.is_v6() { 1_220 } else { 536 });
+        self.ahead.synchronize(mss, syn.sack);
         self.guard = Some(Guard::new(syn, self.config.has_timestamps, now));
     }
 
@@ -114,6 +120,7 @@ impl Connection {
     ) -> Received {
         let place = self.place();
         let Some(guard) = self.guard.as_mut() else { return Received::Dropped };
+        let window = guard.repeated_window(place.una);
         match guard.judge(segment, place, now) {
             Verdict::Drop => Received::Dropped,
             Verdict::Challenge => {
@@ -122,10 +129,15 @@ impl Connection {
             }
             Verdict::Pass(changes) => {
                 self.note_urgent(segment, place);
-                if self.repeats_ack_before_fin(segment, place) || !self.recovers(segment, changes) {
+                let blocks = if self.ahead.has_sack() { wire::sacked(packet) } else { Vec::new() };
+                let passes = self.recovers(segment, changes, &blocks);
+                self.probe_answered(now, segment, window, &blocks);
+                if self.repeats_ack_before_fin(segment, place) || !passes {
                     return Received::Processed;
                 }
                 self.deliver(now, segment, packet, changes, reply);
+                self.rtt.acknowledged(self.place().una, now);
+                self.plan_probe(now);
                 self.after_input(now, segment, reply);
                 Received::Processed
             }
@@ -142,10 +154,10 @@ impl Connection {
     }
 
     /// Gives the acknowledgement of a segment to the recovery; whether the machine may have it too.
-    fn recovers(&mut self, segment: &Segment, changes: Changes) -> bool {
+    fn recovers(&mut self, segment: &Segment, changes: Changes, blocks: &[(u32, u32)]) -> bool {
         let (Some(ack), false) = (changes.ack.or(segment.ack), segment.flags.rst) else { return true };
         let window = changes.window.unwrap_or(segment.window);
-        self.recovery.acknowledged(Acknowledgement { ack, window, is_bare: segment.length() == 0 })
+        self.recovery.acknowledged(Acknowledgement { ack, window, is_bare: segment.length() == 0 }, blocks)
     }
 
     /// Passes a segment to the machine, in the machine's numbers.
@@ -237,6 +249,23 @@ impl Connection {
     /// An acknowledgement of all received data: <SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>.
     fn answer(&mut self, now: Instant, reply: &mut Vec<u8>) {
         self.write_at(self.numbers.sent(), &[], now, reply);
+    }
+
+    /// Writes data at `seq`, with what belongs to it.
+    pub(super) fn write_data(&self, seq: u32, payload: &[u8], now: Instant, packet: &mut Vec<u8>) {
+        self.write_at(seq, payload, now, packet);
+        let is_last = seq.wrapping_add(payload.len() as u32) == self.numbers.enqueued_end();
+        let pointer = self.urgent.pointer(seq);
+        if is_last || pointer.is_some() {
+            edge::edit(packet, |tcp| {
+                tcp.set_psh(is_last);
+                if let Some(pointer) = pointer {
+                    tcp.set_urg(true);
+                    tcp.set_urgent_at(pointer);
+                }
+            });
+            edge::seal(packet);
+        }
     }
 
     /// Writes a segment at `seq` that acknowledges all received data and announces the window's edge again.

@@ -2,9 +2,11 @@
 //! `input` processes one segment and may return one reply; `output` makes one segment; `next_deadline`
 //! returns the time at which `output` has work.
 
+mod ahead;
 mod input;
 mod numbers;
 mod output;
+mod tail;
 
 use punctual_analysis::Instant;
 
@@ -15,12 +17,15 @@ use crate::icmp::{Quote, Trouble};
 use crate::machine::{Machine, MachineState};
 use crate::pmtu::PathMtu;
 use crate::recovery::Recovery;
+use crate::rtt::RoundTrip;
 use crate::secrets::Secrets;
 use crate::sequence::{later, within};
 use crate::urgent::Urgent;
 use crate::wire::{Flow, is_usable};
 
+use ahead::Ahead;
 use numbers::Numbers;
+use tail::Tail;
 
 /// States of RFC 9293 3.3.2, without LISTEN, which is a [`crate::Listener`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +100,9 @@ pub struct Connection {
     urgent: Urgent,
     path: PathMtu,
     recovery: Recovery,
+    ahead: Ahead,
+    tail: Tail,
+    rtt: RoundTrip,
     challenges: Challenges,
     timestamp_offset: u32,
     time_wait: Option<Instant>,
@@ -128,6 +136,9 @@ impl Connection {
             urgent: Urgent::default(),
             path: PathMtu::new(config.mtu_bytes, flow.is_v6()),
             recovery: Recovery::new(iss.wrapping_add(1), config.send_bytes),
+            ahead: Ahead::new(iss.wrapping_add(1)),
+            tail: Tail::default(),
+            rtt: RoundTrip::default(),
             challenges: Challenges::default(),
             timestamp_offset: secrets.timestamp_offset(flow),
             time_wait: None,
@@ -208,6 +219,7 @@ impl Connection {
         }
         let taken = self.machine.socket_mut().send_slice(bytes).map_err(|_| SendError::Closed)?;
         self.numbers.enqueue(taken);
+        self.recovery.enqueue(&bytes[..taken]);
         Ok(taken)
     }
 

@@ -69,9 +69,24 @@ impl Numbers {
         }
     }
 
+    /// Notes that data up to `end` was sent, with nothing new beside it.
+    pub(super) fn sent_to(&mut self, end: u32) {
+        self.sent = later(self.sent, end);
+    }
+
+    /// The wire's number for `seq` of the machine.
+    pub(super) fn to_wire(&self, machine_seq: u32) -> u32 {
+        machine_seq.wrapping_add(self.offset.unwrap_or(0))
+    }
+
     /// End of all that was ever sent (SND.MAX).
     pub(super) const fn sent(&self) -> u32 {
         self.sent
+    }
+
+    /// The scale of our windows.
+    pub(super) const fn shift(&self) -> u8 {
+        self.shift
     }
 
     /// End of the window that was announced to the peer.

@@ -8,10 +8,6 @@ use super::{Connection, Ended, State};
 use crate::edge;
 use crate::machine::MachineState;
 use crate::sequence::{before, later};
-use crate::wire::{IPV4_BYTES, IPV6_BYTES, TCP_BYTES};
-
-/// Bytes of the timestamp option with its padding (RFC 7323, appendix A).
-const TIMESTAMP_BYTES: usize = 12;
 
 impl Connection {
     /// Makes the next segment that is due, in `packet`; returns whether there was one. If there was none,
@@ -35,14 +31,37 @@ impl Connection {
             self.resent += 1;
             return true;
         }
-        let was_sent = self.numbers.sent();
-        self.machine.output(now, packet);
-        if self.machine.state() == MachineState::Closed && self.ended.is_none() {
-            self.ended = Some(Ended::TimedOut);
+        if self.probe(now, packet) {
+            return true;
         }
-        self.finish(now, packet);
-        self.watch_path(now, was_sent, packet);
-        !packet.is_empty()
+        loop {
+            if let Some(next) = self.next_of_first_flight(self.place()) {
+                self.send_beside(next, now, packet);
+                self.plan_probe(now);
+                return true;
+            }
+            let was_sent = self.numbers.sent();
+            if self.tail.has_made() {
+                self.tail.take_made(packet);
+            } else {
+                self.machine.output(now, packet);
+            }
+            if self.machine.state() == MachineState::Closed && self.ended.is_none() {
+                self.ended = Some(Ended::TimedOut);
+            }
+            if packet.is_empty() {
+                return false;
+            }
+            if matches!(self.machine.state(), MachineState::SynSent | MachineState::SynReceived) {
+                self.ahead.syn();
+            }
+            self.cut_what_left(packet);
+            if !packet.is_empty() {
+                self.finish(now, packet);
+                self.watch_path(now, was_sent, packet);
+                return true;
+            }
+        }
     }
 
     /// Time at which `output` has work: `now` if at once, `None` if only a segment or the program can cause
@@ -54,12 +73,14 @@ impl Connection {
         if self.has_nothing_left() {
             return None;
         }
-        if self.has_to_send_again() {
+        let is_ahead = self.tail.has_made() || self.next_of_first_flight(self.place()).is_some();
+        if self.has_to_send_again() || is_ahead {
             return Some(now);
         }
         let machine = self.machine.deadline(now);
+        let probe = self.tail.due().map(|at| at.max(now)).filter(|_| self.ended.is_none());
         let path = self.path.deadline().map(|at| at.max(now)).filter(|_| self.state() != State::Closed);
-        [machine, path].into_iter().flatten().min()
+        [machine, path, probe].into_iter().flatten().min()
     }
 
     /// Whether bytes that were taken wait for the peer's window or for the congestion window: more of them would change nothing.
@@ -127,21 +148,10 @@ impl Connection {
 
     /// Makes the segment that the recovery sends again, in `packet`; returns whether there was one.
     fn send_again(&mut self, now: Instant, packet: &mut Vec<u8>) -> bool {
-        let has_timestamps = self.guard.as_ref().is_some_and(|guard| guard.has_timestamps());
-        let headers = TCP_BYTES
-            + if self.flow.is_v6() { IPV6_BYTES } else { IPV4_BYTES }
-            + if has_timestamps { TIMESTAMP_BYTES } else { 0 };
-        let bytes_max = usize::from(self.path.current()).saturating_sub(headers);
         let mut payload = Vec::new();
-        let Some(seq) = self.recovery.take(bytes_max, &mut payload) else { return false };
-        self.write_at(seq, &payload, now, packet);
-        if let Some(pointer) = self.urgent.pointer(seq) {
-            edge::edit(packet, |tcp| {
-                tcp.set_urg(true);
-                tcp.set_urgent_at(pointer);
-            });
-            edge::seal(packet);
-        }
+        let Some(seq) = self.recovery.take(self.segment_bytes(), &mut payload) else { return false };
+        self.rtt.sent_again();
+        self.write_data(seq, &payload, now, packet);
         true
     }
 
@@ -150,8 +160,16 @@ impl Connection {
     fn watch_path(&mut self, now: Instant, was_sent: u32, packet: &[u8]) {
         let Some((seq, payload)) = edge::payload(packet) else { return };
         let end = seq.wrapping_add(payload.len() as u32);
-        self.resent += u64::from(!payload.is_empty() && before(seq, was_sent));
+        let is_again = !payload.is_empty() && before(seq, was_sent);
+        self.resent += u64::from(is_again);
+        if is_again {
+            self.ahead.lost(was_sent);
+            self.rtt.sent_again();
+        } else {
+            self.rtt.left(end, now);
+        }
         let is_timeout = self.recovery.left(seq, payload, was_sent);
+        self.plan_probe(now);
         if is_timeout && self.path.timed_out(seq, packet.len(), now) {
             self.machine.set_mtu(self.flow, self.path.current(), now);
             // The machine's next attempt comes with its next timeout, which is twice as long.

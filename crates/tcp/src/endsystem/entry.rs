@@ -7,7 +7,8 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
 
-use super::{Segments, Status};
+use super::listening::refuse;
+use super::{Reset, Segments, Status};
 use crate::config::Setting;
 use crate::connection::{Connection, Ended, Received, State};
 use crate::icmp::Quote;
@@ -58,6 +59,8 @@ pub(super) struct Entry<M: Memory> {
     segments_in: u64,
     segments_out: u64,
     dropped: u64,
+    /// Hardware address of the peer, if a listener has opened the connection.
+    address: Option<u64>,
     /// Where bytes are copied through.
     scratch: Vec<u8>,
 }
@@ -89,8 +92,19 @@ impl<M: Memory> Entry<M> {
             segments_in: 0,
             segments_out: 0,
             dropped: 0,
+            address: None,
             scratch,
         }
+    }
+
+    /// A listener has opened it, for a peer at this hardware address.
+    pub const fn of_peer_at(mut self, address: u64) -> Self {
+        self.address = Some(address);
+        self
+    }
+
+    pub fn refuse(&mut self, now: Instant) -> Option<Reset> {
+        refuse(&mut self.connection, self.address?, now)
     }
 
     pub const fn flow(&self) -> Flow {

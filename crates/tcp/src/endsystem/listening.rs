@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use punctual_analysis::Instant;
 use punctual_proto::memory::Memory;
 
-use super::{Segments, Worked};
+use super::entry::{Entry, Rings};
+use super::{Reset, Segments, Worked};
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::listener::{Answer, Listener};
@@ -21,6 +22,8 @@ const WAITING_MAX: usize = 8;
 pub struct Accepted<M: Memory> {
     connection: Box<Connection>,
     arrived: VecDeque<M::Frame>,
+    /// Hardware address that they came from.
+    address: u64,
 }
 
 impl<M: Memory> Accepted<M> {
@@ -29,10 +32,23 @@ impl<M: Memory> Accepted<M> {
         self.connection.flow()
     }
 
-    /// The connection, and the packets that wait for it.
-    pub(super) fn into_parts(self) -> (Box<Connection>, VecDeque<M::Frame>) {
-        (self.connection, self.arrived)
+    pub(super) fn into_entry(self, rings: Rings<M>) -> Entry<M> {
+        let mut entry = Entry::new(*self.connection, rings).of_peer_at(self.address);
+        self.arrived.into_iter().for_each(|packet| entry.arrived(packet));
+        entry
     }
+
+    /// Nobody adopts it: the reset for its peer, which has seen it open.
+    pub fn refuse(mut self, now: Instant) -> Option<Reset> {
+        refuse(&mut self.connection, self.address, now)
+    }
+}
+
+/// Ends a connection at once; the reset for its peer, at this hardware address.
+pub(super) fn refuse(connection: &mut Connection, address: u64, now: Instant) -> Option<Reset> {
+    let mut packet = Vec::new();
+    connection.abort();
+    connection.output(now, &mut packet).then_some(Reset { packet, address })
 }
 
 pub(super) struct Listening<M: Memory> {
@@ -122,7 +138,7 @@ impl<M: Memory> Listening<M> {
                 let connection = Connection::accept(&opening, self.listener.config(), secrets, now);
                 if let Some(connection) = connection {
                     let arrived = VecDeque::from([came]);
-                    self.opened.push_back(Accepted { connection: Box::new(connection), arrived });
+                    self.opened.push_back(Accepted { connection: Box::new(connection), arrived, address });
                 }
             }
             Answer::Done if !reply.is_empty() => self.remember(segment.flow, address),

@@ -7,6 +7,7 @@
 //! in its own entry's queue alone; replies leave by the output handler, so a handler sends only what was admitted.
 
 mod entry;
+mod late;
 mod listening;
 
 use alloc::boxed::Box;
@@ -18,6 +19,7 @@ use punctual_proto::memory::Memory;
 
 use self::entry::Entry;
 pub use self::entry::{Rings, Worked};
+pub use self::late::{Late, RESETS_MAX, Reset};
 pub use self::listening::Accepted;
 use self::listening::Listening;
 use crate::config::{Config, Setting};
@@ -160,13 +162,16 @@ impl<M: Memory> Endsystem<M> {
     /// Adopts a connection that a listener has opened.
     ///
     /// # Errors
-    /// Gives the rings back if no index is free.
-    pub fn adopt(&mut self, accepted: Accepted<M>, rings: Rings<M>) -> Result<u32, Rings<M>> {
-        let Some(index) = self.free_index() else { return Err(rings) };
-        let (connection, arrived) = accepted.into_parts();
-        let mut entry = Entry::new(*connection, rings);
-        arrived.into_iter().for_each(|packet| entry.arrived(packet));
-        Ok(self.insert(index, entry))
+    /// Gives both back if no index is free: its peer is to be reset ([`Accepted::refuse`]).
+    pub fn adopt(&mut self, accepted: Accepted<M>, rings: Rings<M>) -> Result<u32, (Accepted<M>, Rings<M>)> {
+        let Some(index) = self.free_index() else { return Err((accepted, rings)) };
+        Ok(self.insert(index, accepted.into_entry(rings)))
+    }
+
+    /// A connection cannot begin. Returns the reset for its peer if a listener had opened it: the peer has seen it open. The
+    /// caller forgets it then ([`Endsystem::remove`]).
+    pub fn refuse(&mut self, index: u32, now: Instant) -> Option<Reset> {
+        self.entry(index)?.refuse(now)
     }
 
     fn free_index(&self) -> Option<u32> {

@@ -49,6 +49,8 @@ pub struct Network {
     pub carries_bytes: usize,
     /// A host that receives nothing.
     pub deaf: Option<usize>,
+    /// Packets of host 0 that are lost, by their number.
+    pub lose_next: Vec<u64>,
     pub delay: Nanos,
     /// Nanoseconds that a byte takes on the wire: one packet after the other. None: all of them at once.
     pub byte_ns: u64,
@@ -73,6 +75,7 @@ impl Network {
             faults,
             carries_bytes: usize::MAX,
             deaf: None,
+            lose_next: Vec::new(),
             byte_ns: 0,
             free_at: [Instant(0); 2],
             delay: Nanos::from_millis(5),
@@ -89,7 +92,8 @@ impl Network {
         self.sent[1 - to] += 1;
         let begins = self.now.max(self.free_at[to]);
         self.free_at[to] = begins + Nanos(packet.len() as u64 * self.byte_ns);
-        let is_lost = self.random.is_one_in_1000(self.faults.lost);
+        let is_lost =
+            self.random.is_one_in_1000(self.faults.lost) || to == 1 && self.lose_next.contains(&self.sent[0]);
         if is_lost || packet.len() > self.carries_bytes || self.deaf == Some(to) {
             return;
         }

@@ -54,16 +54,15 @@ pub struct Sim {
     /// Run every seed from A up to, but not including, B [default of a campaign: 0..10000].
     #[arg(long, group = "which", value_name = "A..B", value_parser = range, conflicts_with = "seed")]
     seeds: Option<Range<u64>>,
-    /// Run the seeds that FILE does not have results of yet, and add their results. Stop it with Ctrl-C at any time; the
-    /// same command continues.
+    /// Run the seeds whose results are not in FILE yet, and add their results. Stop it with Ctrl-C at any time; the same
+    /// command continues.
     #[arg(long, group = "which", value_name = "FILE", conflicts_with_all = ["seed", "trace", "trace_file"])]
     campaign: Option<PathBuf>,
     /// Cut the plan of seed N down to the smallest that still shows its first violation, and write it as a case.
     #[arg(long, group = "which", value_name = "N",
           conflicts_with_all = ["seed", "seeds", "campaign", "trace", "trace_file"])]
     minimise: Option<u64>,
-    /// Run the cases of FILE: one that --minimise has written, or one of tests/seeds. A case defines the run completely
-    /// except what to show.
+    /// Run the cases in FILE: a file that --minimise has written, or a file in tests/seeds. A case defines a run completely.
     #[arg(long, group = "which", value_name = "FILE",
           conflicts_with_all = ["seed", "seeds", "campaign", "minimise", "topology", "traffic_ms", "uptime_h",
                                 "drift_h", "class", "size", "tcp", "faults", "loss_ppm", "duplicate_ppm", "delay_ppm",
@@ -72,7 +71,7 @@ pub struct Sim {
     /// File that --minimise writes [default: target/sim/seed-N.toml].
     #[arg(long, value_name = "FILE", requires = "minimise", conflicts_with_all = ["seed", "seeds", "campaign", "case"])]
     pub write: Option<PathBuf>,
-    /// Hosts, links and perhaps channels, in TOML or JSON. The seed decides what is left out.
+    /// File with hosts, links and perhaps channels, in TOML or JSON. The seed decides what the file leaves out.
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
     /// Print the timeline of one seed or case.
@@ -91,16 +90,16 @@ pub struct Sim {
     #[arg(long, value_name = "HOURS", conflicts_with_all = ["traffic_ms", "uptime_h"],
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     drift_h: Option<u64>,
-    /// Kind of runs: mixed (everything is random), tight (every margin is small), crowded (guaranteed traffic takes all
-    /// of the links that it may have), soft (soft channels beside hard ones) [default: the seed decides].
+    /// Kind of runs: mixed (everything is random), tight (every margin is small), crowded (channels reserve as much of the
+    /// links as admission allows), soft (soft channels beside hard ones) [default: the seed decides].
     #[arg(long, value_parser = named::<Class>)]
     class: Option<Class>,
     /// Size of random networks: small (2 to 7 hosts), medium (8 to 64), large (65 to 200), huge (201 to 2,000)
     /// [default: the seed decides].
     #[arg(long, value_parser = named::<SizeChoice>)]
     size: Option<SizeChoice>,
-    /// Give hosts TCP connections to their neighbours, of all classes, beside channels, and check every byte and every budget.
-    /// Segments are lost, doubled, delayed and corrupted in half of the seeds.
+    /// Add TCP connections of all classes between neighbours, and check every byte and every budget. In half of the seeds,
+    /// segments are lost, doubled, delayed and corrupted.
     #[arg(long, conflicts_with_all = ["uptime_h", "drift_h"])]
     tcp: bool,
     #[command(flatten)]

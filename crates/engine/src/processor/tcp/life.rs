@@ -12,18 +12,22 @@ use crate::tcp::{Remains, TcpEvent, TcpRefusal};
 const LAST_SEGMENT_CHECK: Nanos = Nanos::from_micros(500);
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
-    /// A connection that cannot begin: the peer of one that a listener has opened gets no answer any more.
+    /// A connection that cannot begin. The peer of one that a listener has opened is reset: it has seen it open.
     pub(super) fn give_up_tcp(&mut self, index: u32, refusal: TcpRefusal, at: Instant) {
-        let Some(place) = self.programs.tcp.as_mut().and_then(|tcp| tcp.places.get_mut(&index)) else {
-            return;
-        };
+        let Some(tcp) = &mut self.programs.tcp else { return };
+        let Some(place) = tcp.places.get_mut(&index) else { return };
+        let reset = tcp.endsystem.refuse(index, at);
         let answer = match std::mem::replace(&mut place.phase, Phase::Ended) {
             Phase::Asked(_, answer) => answer,
             _ => None,
         };
         tracing::warn!(peer = %place.flow.remote, %refusal, "a TCP connection was refused");
         (place.owned.notify)(TcpEvent::Refused(refusal.clone()));
+        let link = place.way.link();
         self.give_back_tcp(index, at);
+        if let Some(link) = link {
+            self.reset_tcp(link, reset, at);
+        }
         if let Some(answer) = answer {
             // The event that it is over has taken the rest along.
             answer.send(Err((refusal, Remains(Box::new(())))));
@@ -35,8 +39,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let Some(tcp) = &mut self.programs.tcp else { return };
         let Some(place) = tcp.places.remove(&index) else { return };
         let rings = tcp.endsystem.remove(index);
-        if let (Phase::TimeWait(late), Some(link)) = (&place.phase, place.way.link()) {
-            tcp.forget_late(link, index, late);
+        if let (Phase::TimeWait, Some(link)) = (&place.phase, place.way.link()) {
+            tcp.forget_late(link, index);
         } else {
             for handler in [place.input, place.output] {
                 tcp.roles.remove(&handler);
@@ -64,7 +68,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let Some(place) = tcp.places.get_mut(&index) else { return };
         match place.phase {
             Phase::Asked(..) => return,
-            Phase::TimeWait(_) => return self.settle_late(index, at),
+            Phase::TimeWait => return self.settle_late(index, at),
             Phase::Opening | Phase::Open | Phase::Ended => {}
         }
         match tcp.endsystem.due(index, at).map(|due| place.not_before_room(due, at)) {

@@ -72,11 +72,15 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub fn stop_listening_tcp(&mut self, index: u32, at: Instant) -> Option<Box<dyn Send>> {
         let tcp = self.programs.tcp.as_mut()?;
         let listening = tcp.listeners.remove(&index)?;
+        let waiting: Vec<_> = std::iter::from_fn(|| tcp.endsystem.accept(index)).collect();
         tcp.endsystem.stop_listening(index);
         tcp.roles.remove(&listening.handler);
         self.node.remove_handler(listening.handler, at);
         if let Some(port) = self.ports.get_mut(usize::from(listening.link.0)) {
             port.clear_listener(listening.filter.local);
+        }
+        for opened in waiting {
+            self.reset_tcp(listening.link, opened.refuse(at), at);
         }
         Some(Box::new((listening.segments, listening.notify)))
     }
@@ -114,14 +118,16 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let owned = Owned { segments: Some(segments_in), bury, notify };
         let index = match tcp.endsystem.adopt(opened, rings) {
             Ok(index) => index,
-            Err(rings) => {
-                return Err((TcpRefusal::Exhausted(tcp.limits.connections_max), owned.remains(Some(rings))));
+            Err((opened, rings)) => {
+                let refusal = TcpRefusal::Exhausted(tcp.limits.connections_max);
+                self.reset_tcp(link, opened.refuse(at), at);
+                return Err((refusal, owned.remains(Some(rings))));
             }
         };
         let hop = match self.next_hop(link, flow.remote.ip()) {
             Ok(hop) => hop,
             Err(refusal) => {
-                let rings = self.programs.tcp.as_mut().and_then(|tcp| tcp.endsystem.remove(index));
+                let rings = self.refuse_tcp(index, Some(link), at);
                 return Err((refusal, owned.remains(rings)));
             }
         };

@@ -22,7 +22,7 @@ use punctual_proto::{Instant, Nanos};
 use punctual_tcp::endsystem::{Endsystem, Rings, Segments};
 use punctual_tcp::{Flow, Secrets};
 
-use self::time_wait::{Late, TimeWait};
+use self::time_wait::TimeWait;
 use super::Processor;
 use crate::command::Answer;
 use crate::memory::HostMemory;
@@ -137,7 +137,7 @@ enum Phase {
     /// It ended; its program was notified.
     Ended,
     /// Only late segments of the peer can come. Its handlers and its rings were given back.
-    TimeWait(Late),
+    TimeWait,
 }
 
 impl<O: Outbox, I: Inbox> Owned<O, I> {
@@ -236,7 +236,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let (input, output) = match self.register_handlers(terms, sends, at) {
             Ok(handlers) => handlers,
             Err(refusal) => {
-                let rings = self.programs.tcp.as_mut().and_then(|tcp| tcp.endsystem.remove(index));
+                let rings = self.refuse_tcp(index, way.link(), at);
                 return Err((refusal, owned.remains(rings)));
             }
         };

@@ -50,7 +50,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             Err((refusal, rings)) => return answer.send(Err((refusal, owned.remains(Some(rings))))),
         };
         let way = Way::Channels(Channels { incoming, pause });
-        match self.place_tcp(index, (flow, way), [terms; 2], (None, owned), at) {
+        match self.place_tcp(index, (flow, way), terms, (None, owned), at) {
             Ok(place) => {
                 if let Some(tcp) = &mut self.programs.tcp {
                     tcp.incoming.insert(incoming, index);

@@ -16,7 +16,7 @@ impl Dice {
         Self(SplitMix64::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d))
     }
 
-    /// From 0 to 1.
+    /// A random number from 0 to 1.
     pub fn share(&mut self) -> f64 {
         (self.0.next() >> 11) as f64 / (1_u64 << 53) as f64
     }

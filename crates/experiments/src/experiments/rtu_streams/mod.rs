@@ -16,7 +16,7 @@ use super::{Conditions, Measured, judged};
 use crate::loads::hogs::Hogs;
 use crate::testbed::{LinkSpec, PairSetup, TcpStack};
 
-/// Of the paper: ATM's.
+/// Rate of the link: that of the paper's ATM network.
 const LINK: BitRate = BitRate(400_000_000);
 const QUEUE: Nanos = Nanos::from_millis(20);
 const LOADS: [&str; 2] = ["idle", "hogs"];
@@ -26,7 +26,7 @@ const PUNCTUAL: &str = "Punctual";
 /// What runs in each world, and the sweep.
 struct Figure {
     title: &'static str,
-    /// Of the guaranteed connections, in ms.
+    /// Periods of the guaranteed connections, in ms.
     periods_ms: &'static [u64],
     packet_bytes: u32,
     /// Packets of a period: the sweep, and that of a quick run.

@@ -16,7 +16,7 @@ use crate::testbed::receive::ReceiveThreads;
 use crate::testbed::{Contender, Pair, PairSetup, Place, TcpStack, TcpWorld};
 
 const LEAD: Nanos = Nanos::from_millis(30);
-/// From the begin of a period of the clock to what a program writes.
+/// Time from the begin of a period of the clock until the program writes.
 const PHASE: Nanos = Nanos::from_micros(100);
 /// Before anything counts in a block: TCP's slow start, and what waits at its end.
 const WARM_UP: Nanos = Nanos::from_secs(1);

@@ -16,7 +16,7 @@ const FLUSH_DELAY: Nanos = Nanos::from_micros(20);
 /// What one message took.
 #[derive(Clone, Copy, Debug)]
 pub struct Driven {
-    /// From the message in its ring to its last packet in the device.
+    /// Time from the message in its ring to its last packet in the device.
     pub processing: Sample,
     /// Units of work.
     pub units: u32,

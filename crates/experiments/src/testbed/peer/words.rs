@@ -22,7 +22,7 @@ pub struct Hello {
     pub punctual: String,
     /// Version of the orders.
     pub protocol: u32,
-    /// Its end of the link.
+    /// End of the link at that host.
     pub end: End,
 }
 

@@ -54,7 +54,7 @@ impl<H: Host> Service<H> {
         let took = self.host.watch(channel, Arc::clone(&doorbell), payer).map_err(ApiError::Ring)?;
         self.spent.set(self.spent.get() + took + CALL_COST);
         let (account, before) = (end.account, end.doorbell.replace(doorbell));
-        self.bury(account, None, before, DOORBELL);
+        self.release_later(account, None, before, DOORBELL);
         Ok(())
     }
 

@@ -76,7 +76,7 @@ impl<H: Host> Service<H> {
         )))
     }
 
-    /// From now on both channels are the connection's.
+    /// Gives both channels to the connection.
     fn take_channels(&mut self, connection: ChannelId, path: Joined) {
         for channel in [path.outgoing, path.incoming] {
             self.end_co_schedule(channel);
@@ -106,7 +106,7 @@ impl<H: Host> Service<H> {
         TcpPath { outgoing, incoming, sending, receiving }
     }
 
-    /// Nothing of a connection is left: its channels are closed, the outgoing one first, which sends what is queued.
+    /// Closes the channels of a connection that has ended. The outgoing one is first: it still sends what is queued.
     pub(super) fn release_tcp(&mut self, connection: ChannelId) {
         let path = self.ends.get(&connection).and_then(|end| match &end.stage {
             Stage::Tcp(tcp) => tcp.path,

@@ -60,7 +60,7 @@ impl<H: Host> Service<H> {
         self.make_ring(account, &Needs::inbox(shape), |alarm, ring_path| inbox(shape, alarm, ring_path))
     }
 
-    /// There is room in the quotas for the ring, and for the answer with it.
+    /// Makes a ring, if the quotas have room for it and for the answer.
     pub(super) fn make_ring<E>(
         &mut self,
         account: UserId,

@@ -285,7 +285,7 @@ impl<H: Host> Service<H> {
         let Some(end) = self.ends.get_mut(&channel) else { return };
         let (account, health, doorbell) = (end.account, end.health.take(), end.doorbell.take());
         let held = std::mem::take(&mut end.held);
-        self.bury(account, health, doorbell, held);
+        self.release_later(account, health, doorbell, held);
     }
 
     fn tcp_begun(&mut self, channel: ChannelId, flow: Flow) {

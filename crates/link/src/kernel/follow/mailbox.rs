@@ -14,7 +14,7 @@ type Driver = Box<dyn Link>;
 pub(super) enum Parcel {
     /// Give the driver back.
     Withdraw,
-    /// Here is a driver.
+    /// Installs a driver.
     Install(Driver),
 }
 

@@ -32,11 +32,12 @@ pub(in crate::node) struct SoftTerms {
     /// The smallest slack in nanoseconds at which a packet has not expired. The least value if late packets
     /// are delivered too.
     pub slack_ns_min: i64,
-    /// Its part of the pool of the link that it comes in on; none if it has frames of its own, or comes in on no link.
+    /// The channel's part of the frame pool of its incoming link. `None` if the channel has frames of its own, or no
+    /// incoming link.
     pub pooled: Option<PooledFrames>,
 }
 
-/// What a soft channel keeps of a pool.
+/// A soft channel's part of a frame pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct PooledFrames {
     /// The link whose driver's frames they are.
@@ -192,7 +193,7 @@ impl<M: Memory> SinkEnd<'_, M> {
 }
 
 impl<M: Memory> Clip<M> {
-    /// Its end here, if its messages start here.
+    /// The channel's source end, if its messages start at this host.
     pub fn as_source(&mut self) -> Option<SourceEnd<'_, M>> {
         let Self { local, cpu_bound, cpu_horizon, handler, counters, role, .. } = self;
         let (cpu_bound, cpu_horizon, handler) = (*cpu_bound, *cpu_horizon, *handler);
@@ -204,7 +205,7 @@ impl<M: Memory> Clip<M> {
         }
     }
 
-    /// Its end here, if its messages end here.
+    /// The channel's sink end, if its messages end at this host.
     pub fn as_sink(&mut self) -> Option<SinkEnd<'_, M>> {
         let Self { local, cpu_bound, soft, last, counters, role, .. } = self;
         let (cpu_bound, soft, closes) = (*cpu_bound, soft.as_deref_mut(), last.is_some());
@@ -214,7 +215,7 @@ impl<M: Memory> Clip<M> {
         }
     }
 
-    /// Its part of a pool, where it shares one.
+    /// The channel's part of a frame pool, if it shares one.
     pub fn pooled_mut(&mut self) -> Option<&mut PooledFrames> {
         self.soft.as_mut()?.pooled.as_mut()
     }

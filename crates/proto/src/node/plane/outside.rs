@@ -34,12 +34,12 @@ impl<M: Memory> Plane<M> {
         self.channels.clips.len()
     }
 
-    /// How many of them have a soft guarantee.
+    /// Number of channels here that have a soft guarantee.
     pub const fn channels_soft(&self) -> u32 {
         self.channels.soft
     }
 
-    /// Their handles, in order.
+    /// Handles of all channels here, in order.
     pub fn channel_ids(&self) -> Vec<ChannelId> {
         let mut ids: Vec<ChannelId> = self.channels.clips.iter().map(|clip| clip.local.channel).collect();
         ids.sort_unstable();

@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(watch.observed().map(|seen| seen.rate), Some(BitRate(95_999_200)));
     }
 
-    /// What a link carries at least is no news about a link whose rate was seen, unless it is clearly more.
+    /// A lower limit of the rate changes nothing for a link whose rate was observed, unless it is clearly higher.
     #[test]
     fn a_rate_that_was_seen_is_not_replaced_by_a_lower_limit_that_hardly_surpasses_it() {
         let seen = [(11_000_000, 8_000_000), (11_000_000, 8_000_000)];

@@ -77,9 +77,9 @@ pub(super) enum Question {
     Refused(Arc<LocalChannel>, RefuseCause),
     Relax(ChannelId, Box<Final>),
     Release(ChannelId, Option<LinkId>),
-    /// A program's handler wants a place on the processor, and on the link that it sends on.
+    /// A program's handler requests a place on the processor, and on the link that it sends on.
     HoldRtu(RtuId, RtuStageRequests),
-    /// It gives its places back.
+    /// Releases the places of a program's handler.
     ReleaseRtu(RtuId, Option<LinkId>),
 }
 
@@ -133,9 +133,9 @@ pub(super) enum Answer {
     /// The reservation and terms of a tried channel, or the refusal.
     Tried(Arc<LocalChannel>, Result<Box<(Relaxed, CommitTerms)>, RefuseCause>),
     Released,
-    /// What a program's handler may hold from now on.
+    /// The places that a program's handler was granted, or the refusal.
     Rtu(RtuId, Result<RtuPlace, RtuRefusal>),
-    /// It holds nothing any more.
+    /// The places of a program's handler are released.
     RtuReleased(RtuId),
 }
 

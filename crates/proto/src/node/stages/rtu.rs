@@ -1,4 +1,4 @@
-//! Requests for programs' handlers: what their terms ask of the processor and of a link, and whether it can be asked
+//! Admission requests of programs' handlers: checks of their terms, and the demand for the processor and for a link
 //! (ADR 0051).
 
 use punctual_analysis::contract::{INTERVAL_MIN, SPAN_MAX};
@@ -12,32 +12,32 @@ use crate::config::{self, NodeConfig};
 use crate::ids::LinkId;
 use crate::limits::{HEADER_BYTES, RTU_PACKETS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX};
 
-/// What a handler sends on a link: packets for each PDU, and the largest payload of one.
+/// The packets that a handler sends on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct RtuPackets {
     pub link: LinkId,
     pub packets: u32,
-    /// Bytes of the largest packet, our header or its tag included.
+    /// Bytes of the largest packet, with our header or its tag.
     pub packet_bytes: u32,
-    /// Bytes of that beside the payload.
+    /// Bytes of header or tag in a packet.
     pub header_bytes: u32,
 }
 
 impl RtuPackets {
-    /// The payload of a packet of ours that is as long; packets shorter than our header count as it.
+    /// Payload of a data packet of the same length. A packet that is shorter than our header counts as one header.
     const fn payload_bytes(&self) -> u32 {
         self.packet_bytes.saturating_sub(HEADER_BYTES as u32)
     }
 }
 
-/// Admission's answer for a program's handler.
+/// Admission decision about a program's handler.
 pub(in crate::node) type RtuAnswer = (RtuId, Result<(RtuPlace, RtuGrant), RtuRefusal>);
 
 impl Stages {
     /// Checks the terms of a program's handler, as far as no policy is needed.
     ///
     /// # Errors
-    /// If it cannot be honoured here, whatever else is admitted.
+    /// If this host can never grant the terms, whatever else is admitted.
     pub fn check_rtu(&self, terms: &RtuTerms, config: &NodeConfig) -> Result<(), RtuRefusal> {
         check_ranges(terms)?;
         let run = config.cpu.run;
@@ -78,17 +78,17 @@ impl Stages {
         self.cpu.costs.dispatch() + terms.cost.of(units)
     }
 
-    /// Whether a link can carry what a handler sends, as far as no policy is needed.
+    /// Checks that a link can carry a handler's packets, as far as no policy is needed.
     ///
     /// # Errors
-    /// If it cannot, whatever else is admitted.
+    /// If the link can never carry them, whatever else is admitted.
     pub fn check_rtu_packets(&self, terms: &RtuTerms, sent: &RtuPackets) -> Result<(), RtuRefusal> {
         let stage = &self.links[usize::from(sent.link.0)];
         let budget = terms.budget().map_or(terms.quantum, |(units, _)| units);
         if sent.packets == 0 || budget.saturating_mul(sent.packets) > RTU_PACKETS_MAX {
             return Err(RtuRefusal::packets());
         }
-        // What exceeds the budget goes as best effort.
+        // Packets beyond the budget go as best effort.
         let bytes = stage.packet_bytes_max.min(stage.packet_best_effort_bytes_max);
         let payload_bytes_max = bytes.saturating_sub(sent.header_bytes);
         let payload_bytes = sent.packet_bytes.saturating_sub(sent.header_bytes);
@@ -102,18 +102,18 @@ impl Stages {
         self.check_rtu_broken(stage.breach)
     }
 
-    /// What a handler's body declares, and what the node does for each PDU to send its packets.
+    /// Cost of a handler: the declared cost of its body, and the node's work to send the packets of each PDU.
     pub fn rtu_cost(&self, cost: RtuCost, sent: Option<&RtuPackets>) -> RtuCost {
         let Some(sent) = sent else { return cost };
         let packet = self.cpu.costs.of_unit(WorkKind::Send, 1, sent.payload_bytes(), true);
         RtuCost { unit: cost.unit + packet * u64::from(sent.packets), ..cost }
     }
 
-    /// Asks for a place; the answer follows ([`Self::poll_rtu`]). Not for best effort, which has none.
+    /// Requests a place. The decision follows from [`Self::poll_rtu`]. Best-effort handlers need none.
     pub fn ask_rtu(&mut self, id: RtuId, terms: &RtuTerms, sent: Option<&RtuPackets>) {
         if let Some(cpu) = self.rtu_stage_request(terms) {
             let link = sent.and_then(|sent| self.rtu_link_stage_request(terms, sent, &cpu));
-            // What is left of a deadline is the link's.
+            // The link gets the part of the deadline that the processor leaves.
             let smallest = cpu.smallest || link.is_some() && !cpu.follows;
             self.put(Question::HoldRtu(
                 id,
@@ -122,12 +122,12 @@ impl Stages {
         }
     }
 
-    /// Gives a place back, or what was asked for.
+    /// Releases a place, or withdraws the request for one.
     pub fn release_rtu(&mut self, id: RtuId, link: Option<LinkId>) {
         self.put(Question::ReleaseRtu(id, link));
     }
 
-    /// What a handler wants of the link out: the packets of its budget in each period.
+    /// Demand for the outgoing link: the packets of the budget in each period.
     fn rtu_link_stage_request(
         &self,
         terms: &RtuTerms,

@@ -1,4 +1,4 @@
-//! What a program's handler asks of the policies, and the places that they give it (ADR 0051).
+//! Demands of programs' handlers for the admission policies, and the places that the policies grant (ADR 0051).
 
 use punctual_analysis::contract::SPAN_MAX;
 use punctual_analysis::{AdmissionPolicy, Demand, Nanos, Refusal, StageKey, Urgency};
@@ -22,9 +22,9 @@ pub(super) struct RtuStageRequest {
     pub demand: Demand,
     /// Longest bound.
     pub limit: Nanos,
-    /// Whether the smallest bound is requested, or one as long as the limit.
+    /// True if the smallest possible bound is requested; false if any bound up to the limit will do.
     pub smallest: bool,
-    /// Whether the limit is the period.
+    /// True if the limit is the period.
     pub follows: bool,
 }
 
@@ -42,7 +42,7 @@ impl RtuStageRequest {
         request
     }
 
-    /// Takes a place with the smallest bound, or with the longest that everybody bears.
+    /// Takes a place with the smallest bound, or with the longest that is within the limit.
     fn hold(&self, policy: &mut dyn AdmissionPolicy, key: StageKey) -> Result<Nanos, Refusal> {
         let least = match policy.offer(&self.demand, self.limit) {
             Ok(offer) => offer.bound,
@@ -57,7 +57,7 @@ impl RtuStageRequest {
     }
 }
 
-/// What a program's handler wants of a link: `packets` in each period.
+/// Demand of a program's handler for a link: `packets` in each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RtuLinkStageRequest {
     pub link: LinkId,
@@ -65,7 +65,7 @@ pub(super) struct RtuLinkStageRequest {
     pub request: RtuStageRequest,
 }
 
-/// What a program's handler wants of the stages here.
+/// Demands of a program's handler for the stages of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RtuStageRequests {
     pub cpu: RtuStageRequest,
@@ -75,13 +75,13 @@ pub(super) struct RtuStageRequests {
 /// The place of a program's handler on the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct RtuPlace {
-    /// Longest time from a release to the end of what is released.
+    /// Longest time from the release of a PDU to the end of its processing.
     pub bound: Nanos,
     /// Fixed-priority level, 0 the most urgent; 0 under other orders.
     pub rank: u8,
-    /// Where the processor's order puts it.
+    /// Place in the run order of the processor.
     pub urgency: Urgency,
-    /// Its place on the link that it sends on.
+    /// Place on the link that the handler sends on, if it sends.
     pub link: Option<RtuLinkPlace>,
 }
 
@@ -91,14 +91,14 @@ pub(in crate::node) struct RtuLinkPlace {
     pub link: LinkId,
     /// Packets of its budget in a period.
     pub packets: u32,
-    /// What it asks of the link.
+    /// Demand for the link.
     pub demand: Demand,
     /// Longest time from the end of the processor's work to the departure.
     pub bound: Nanos,
 }
 
 impl Policies {
-    /// Holds a handler's places, all or none.
+    /// Reserves a handler's places, all or none.
     pub(super) fn hold_rtu(
         &mut self,
         id: RtuId,
@@ -108,7 +108,7 @@ impl Policies {
         let bound = request.hold(self.cpu.as_mut(), key).map_err(RtuRefusal::Processor)?;
         let link = requests.link.map(|RtuLinkStageRequest { link, packets, request }| {
             let limit = if request.follows { request.limit } else { request.limit - bound };
-            // What is done early may leave early.
+            // Packets that are made early may also be sent early.
             let request =
                 RtuStageRequest { limit, demand: Demand { early: bound, ..request.demand }, ..request };
             let bound = request.hold(self.link(link), key)?;
@@ -122,7 +122,7 @@ impl Policies {
         Ok(RtuPlace { bound, rank, urgency: request.demand.urgency, link })
     }
 
-    /// Gives them back.
+    /// Releases the places.
     pub(super) fn release_rtu(&mut self, id: RtuId, link: Option<LinkId>) {
         self.cpu.release(rtu_key(id));
         if let Some(link) = link {

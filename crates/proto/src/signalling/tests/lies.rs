@@ -400,7 +400,8 @@ fn a_probe_is_answered_only_from_where_it_went() {
     assert_eq!(row.states()[1], ["probing"], "it still waits");
 }
 
-/// A driver's host that names a link which the node does not have: nothing is heard from there, said there, or known of it.
+/// The driver names a link that the node does not have: the node receives nothing there, sends nothing there, and reports
+/// nothing about it.
 #[test]
 fn a_link_that_is_not_there_changes_nothing() {
     let (mut row, _, _) = opened();

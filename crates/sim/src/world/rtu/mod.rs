@@ -359,11 +359,11 @@ impl World {
         self.outcome.upcalls += 1;
         self.note_sent(host, id, released);
         self.judge_handler(host, id, wrong);
-        self.hear_of_handlers(host, now);
+        self.handle_rtu_events(host, now);
     }
 
-    /// News of a handler that belongs to a program here.
-    pub(super) fn hear_of_body(&mut self, host: usize, event: &RtuEvent) {
+    /// An event of a handler that belongs to a program of this host.
+    pub(super) fn handle_rtu_event(&mut self, host: usize, event: &RtuEvent) {
         let (RtuEvent::Refused(id, _) | RtuEvent::Demoted(id, _)) = *event else { return };
         self.judge_handler(host, id, Some(format!("is honest, and the node says {event:?}")));
         // It has no promise any more.

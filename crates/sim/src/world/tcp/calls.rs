@@ -30,6 +30,7 @@ impl TcpHost {
                 let listening = self.listeners.get(&index);
                 listening.map_or([0; 2], |it| [it.held.get().into(), it.segments.puts])
             }
+            Role::Late(link) => [0, self.lates.get(&link).map_or(0, |it| it.segments.puts)],
         }
     }
 
@@ -50,6 +51,7 @@ impl TcpHost {
                 }
                 None => Worked::default(),
             },
+            Role::Late(link) => self.call_late(link, units, now),
         }
     }
 }
@@ -72,7 +74,7 @@ impl World {
         tcp.running = Some(Running { id, role, worked, began: now, took: Nanos::ZERO, sending });
         let units = match role {
             Role::Input(_) => waiting - waits,
-            Role::Output(_) => makes - made,
+            Role::Output(_) | Role::Late(_) => makes - made,
             // Each packet has at most one reply; SYN-ACKs that are sent again come without.
             Role::Listener(_) => (waiting - waits).max(makes - made),
         };
@@ -132,6 +134,7 @@ impl World {
         match called {
             Some(Role::Input(index) | Role::Output(index)) => self.settle_tcp(host, index, now),
             Some(Role::Listener(index)) => self.settle_listener(host, index, now),
+            Some(Role::Late(link)) => self.settle_served(host, link, now),
             None => {}
         }
     }
@@ -145,7 +148,7 @@ impl World {
                 let of = tcp.and_then(|tcp| tcp.places.get(&index)).map(|place| place.of);
                 of.map(|(number, end)| (number, self.talks[number].plan.classes[end]))
             }
-            Role::Listener(_) => None,
+            Role::Listener(_) | Role::Late(_) => None,
         };
         self.violate(&format!("host {host}: {role:?} of {of:?} {wrong}"));
     }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `opening` | a connection from its request until everything is given back, as the engine does it |
 //! | `calls` | the calls of handlers |
+//! | `late` | the handler of each link for connections in TIME-WAIT, and for resets |
 //! | `wire` | segments between two hosts: faults, the classifier at the receiver, the kernel behind it |
 //! | `programs` | both ends' programs, and the bytes that they exchange ([`crate::stream`]) |
 //! | `account` | what handlers may do in a period: an account of their calls that is independent of the node |
@@ -14,6 +15,7 @@
 
 mod account;
 mod calls;
+mod late;
 mod opening;
 mod programs;
 mod promise;
@@ -32,6 +34,7 @@ use punctual_tcp::{Ended, Secrets};
 
 use self::account::Account;
 use self::calls::Running;
+use self::late::LateHandler;
 use self::promise::Promise;
 use super::call::{Call, TcpCall};
 use super::{Event, World};
@@ -95,6 +98,7 @@ pub(super) enum Role {
     Input(u32),
     Output(u32),
     Listener(u32),
+    Late(LinkId),
 }
 
 /// TCP of one host: the parts that an engine and its driver have.
@@ -103,6 +107,7 @@ pub(super) struct TcpHost {
     roles: BTreeMap<RtuId, Role>,
     places: BTreeMap<u32, Place>,
     listeners: BTreeMap<u32, Listening>,
+    lates: BTreeMap<LinkId, LateHandler>,
     driver: Driver,
     /// Classified packets that the processor has not taken.
     arrived: VecDeque<Came>,
@@ -110,6 +115,8 @@ pub(super) struct TcpHost {
     running: Option<Running>,
     /// The handler whose call was finished last.
     called: Option<Role>,
+    /// Connections that the last call of a link's handler has served.
+    served: Vec<u32>,
 }
 
 /// Tables of a host's drivers.
@@ -120,7 +127,7 @@ struct Driver {
     listeners: BTreeMap<(u16, SocketAddr), Inlet>,
 }
 
-/// Where packets go, and how many of them wait.
+/// Destination of packets, and how many of them wait.
 #[derive(Clone)]
 struct Inlet {
     index: u32,
@@ -145,6 +152,8 @@ struct Place {
     /// Handlers that are granted.
     granted: u8,
     held: Held,
+    /// Its handlers were given back: that of its link answers for it.
+    is_late: bool,
 }
 
 /// A listener.
@@ -255,11 +264,13 @@ impl TcpHost {
             roles: BTreeMap::new(),
             places: BTreeMap::new(),
             listeners: BTreeMap::new(),
+            lates: BTreeMap::new(),
             driver: Driver::default(),
             arrived: VecDeque::new(),
             accounts: BTreeMap::new(),
             running: None,
             called: None,
+            served: Vec::new(),
         }
     }
 }
@@ -361,6 +372,7 @@ impl World {
         }
         let life = self.hosts[host].life;
         self.hosts[host].tcp = Some(Box::new(TcpHost::new(self.outcome.seed, host as u64, life)));
+        self.serve_late(host);
         self.listen_tcp(host);
     }
 

@@ -154,9 +154,9 @@ impl World {
         };
         tcp.roles.extend([(input, Role::Input(index)), (output, Role::Output(index))]);
         let of = (number, end);
-        let place = Place { of, input, output, segments, granted: 0, held: Held::default() };
+        let place = Place { of, input, output, segments, granted: 0, held: Held::default(), is_late: false };
         tcp.places.insert(index, place);
-        self.hear_of_handlers(host, now);
+        self.handle_rtu_events(host, now);
     }
 
     fn refuse_tcp(&mut self, number: usize) {
@@ -166,14 +166,14 @@ impl World {
     }
 
     /// Takes the node's news of handlers.
-    pub(in crate::world) fn hear_of_handlers(&mut self, host: usize, now: Instant) {
+    pub(in crate::world) fn handle_rtu_events(&mut self, host: usize, now: Instant) {
         while let Some(event) = self.hosts[host].node.poll_rtu() {
             let id = match event {
                 RtuEvent::Granted(id, _) | RtuEvent::Refused(id, _) | RtuEvent::Demoted(id, _) => id,
             };
             let role = self.hosts[host].tcp.as_ref().and_then(|tcp| tcp.roles.get(&id).copied());
             let Some(role) = role else {
-                self.hear_of_body(host, &event);
+                self.handle_rtu_event(host, &event);
                 continue;
             };
             match (event, role) {
@@ -225,12 +225,15 @@ impl World {
         self.settle_tcp(host, index, now);
     }
 
-    /// A connection that cannot begin: the peer of one that a listener has opened gets no answer any more.
+    /// A connection that cannot begin. The peer of one that a listener has opened is reset.
     fn give_up_tcp(&mut self, host: usize, index: u32, now: Instant) {
-        let place = self.hosts[host].tcp.as_ref().and_then(|tcp| tcp.places.get(&index));
-        let Some((number, _)) = place.map(|place| place.of) else { return };
+        let Some(tcp) = &mut self.hosts[host].tcp else { return };
+        let Some((number, end)) = tcp.places.get(&index).map(|place| place.of) else { return };
+        let reset = tcp.endsystem.refuse(index, now);
+        let link = LinkId(self.talks[number].plan.links[end]);
         self.refuse_tcp(number);
         self.give_back_tcp(host, index, now);
+        self.reset_late(host, link, reset, now);
     }
 
     /// Gives everything of a connection back.
@@ -239,12 +242,16 @@ impl World {
         let Some(tcp) = &mut member.tcp else { return };
         let Some(place) = tcp.places.remove(&index) else { return };
         drop(tcp.endsystem.remove(index));
-        for handler in [place.input, place.output] {
-            tcp.roles.remove(&handler);
-            tcp.accounts.remove(&handler);
-            member.node.remove_handler(handler, now);
-        }
         let (number, end) = place.of;
+        if place.is_late {
+            tcp.forget_late(index, LinkId(self.talks[number].plan.links[end]));
+        } else {
+            for handler in [place.input, place.output] {
+                tcp.roles.remove(&handler);
+                tcp.accounts.remove(&handler);
+                member.node.remove_handler(handler, now);
+            }
+        }
         let plan = self.talks[number].plan;
         self.last_change = self.now;
         tcp.driver.flows.remove(&(plan.end(number, end), plan.end(number, 1 - end)));
@@ -271,6 +278,9 @@ impl World {
         if self.talks[number].ends[end].stage == Stage::Asked {
             return;
         }
+        if place.is_late {
+            return self.settle_late(host, index, now);
+        }
         match tcp.endsystem.due(index, now) {
             Some(due) if due <= now => {
                 member.node.make_ready_at(output, None);
@@ -279,7 +289,7 @@ impl World {
             due => member.node.make_ready_at(output, due),
         }
         let Some(status) = tcp.endsystem.status(index) else { return };
-        let is_over = tcp.endsystem.is_over(index, now);
+        let (is_over, only_waits) = (tcp.endsystem.is_over(index, now), tcp.endsystem.only_waits(index));
         let is_sending = member.node.is_sending(output);
         let is_open = !matches!(status.state, State::SynSent | State::SynReceived | State::Closed);
         if self.talks[number].ends[end].stage == Stage::Opening && is_open {
@@ -288,13 +298,13 @@ impl World {
         if let Some(ended) = status.ended.filter(|_| self.talks[number].ends[end].stage < Stage::Ended) {
             self.ended_tcp(number, end, ended);
         }
-        if is_over {
+        if (is_over || only_waits) && is_sending {
             // The last segment, perhaps a reset, leaves before its handler goes.
-            if is_sending {
-                self.hosts[host].node.make_ready_at(output, Some(now + LAST_SEGMENT_CHECK));
-            } else {
-                self.give_back_tcp(host, index, now);
-            }
+            self.hosts[host].node.make_ready_at(output, Some(now + LAST_SEGMENT_CHECK));
+        } else if is_over {
+            self.give_back_tcp(host, index, now);
+        } else if only_waits {
+            self.enter_time_wait(host, index, now);
         }
     }
 
@@ -304,10 +314,12 @@ impl World {
         let member = &mut self.hosts[host];
         let Some(tcp) = &mut member.tcp else { return };
         while let Some(woken) = tcp.endsystem.poll_woken() {
-            if let Some(place) = tcp.places.get(&woken) {
-                member.node.make_ready(place.input, now);
+            let of = tcp.places.get(&woken).map(|place| place.of);
+            let link = of.map(|(number, end)| LinkId(self.talks[number].plan.links[end]));
+            if let Some(handler) = link.and_then(|link| tcp.wake(woken, link)) {
+                member.node.make_ready(handler, now);
                 // In time, because it is known by its number from now on: a violation is found when it is done.
-                let _ = tcp.accounts.get_mut(&place.input).and_then(|account| account.came(now));
+                let _ = tcp.accounts.get_mut(&handler).and_then(|account| account.came(now));
             }
         }
         let Some(listening) = tcp.listeners.get_mut(&index) else { return };
@@ -332,9 +344,11 @@ impl World {
         let member = &mut self.hosts[host];
         let Some(tcp) = &mut member.tcp else { return };
         change(&mut tcp.endsystem, index);
-        let Some(place) = tcp.places.get(&index) else { return };
-        if tcp.endsystem.has_input(index) {
-            member.node.make_ready(place.input, now);
+        let link = LinkId(self.talks[number].plan.links[end]);
+        if tcp.endsystem.has_input(index)
+            && let Some(handler) = tcp.wake(index, link)
+        {
+            member.node.make_ready(handler, now);
         }
         self.settle_tcp(host, index, now);
     }

@@ -26,7 +26,7 @@ pub(super) struct Promise {
     units: u32,
     /// Data of a segment at least.
     segment_bytes: u32,
-    /// Of the sender's output handler, and of the receiver's input handler.
+    /// Bound of the sender's output handler. The next field is that of the receiver's input handler.
     sent: Option<Nanos>,
     bound: Option<Nanos>,
     /// Ends of what was written and is not known to the host.
@@ -112,7 +112,7 @@ impl Promise {
         Window { period: self.period, units: self.units as usize, ready }
     }
 
-    /// So many bytes were read by `now`: how many periods' data were complete, and how late one of them was.
+    /// Notes that `read` bytes were read by `now`. Returns the number of periods whose data is complete, and a line if one was late.
     pub fn read(&mut self, read: u64, now: SimTime) -> (u64, Option<String>) {
         let (mut judged, mut late) = (0, None);
         while let Some(&(_, due)) = self.due.front().filter(|(end, _)| *end <= read) {
@@ -134,7 +134,7 @@ struct Window {
 }
 
 impl Window {
-    /// Its release, after those before it.
+    /// Release of the next data, after those before it.
     fn next(&self, releases: &mut VecDeque<Instant>) -> Instant {
         let oldest = if releases.len() < self.units { None } else { releases.pop_front() };
         let release = oldest.map_or(self.ready, |oldest| self.ready.max(oldest + self.period));

@@ -102,8 +102,8 @@ impl World {
         let member = &self.hosts[host];
         let Some(tcp) = &member.tcp else { return };
         let connections = (0..CONNECTIONS_MAX as u32).filter(|index| tcp.endsystem.status(*index).is_some());
-        let roles = tcp.roles.values().filter(|role| !matches!(role, Role::Listener(_)));
-        let known = tcp.listeners.len() + member.bodies.count();
+        let roles = tcp.roles.values().filter(|role| !matches!(role, Role::Listener(_) | Role::Late(_)));
+        let known = tcp.listeners.len() + tcp.lates.len() + member.bodies.count();
         let waiting: u32 = tcp.listeners.values().map(|listening| listening.held.get()).sum();
         let held = [
             ("connections", connections.count()),
@@ -116,6 +116,10 @@ impl World {
                 member.node.handlers().count() - known.min(member.node.handlers().count()),
             ),
             ("ring slots", tcp.listeners.values().map(|it| it.segments.ring.taken() as usize).sum()),
+            (
+                "ring slots of late segments",
+                tcp.lates.values().map(|it| it.segments.ring.taken() as usize).sum(),
+            ),
         ];
         let left: Vec<_> = held.iter().filter(|(_, count)| *count > 0).collect();
         if !left.is_empty() {
@@ -132,6 +136,9 @@ impl World {
             for (index, listening) in std::mem::take(&mut tcp.listeners) {
                 tcp.endsystem.stop_listening(index);
                 member.node.remove_handler(listening.handler, now);
+            }
+            for served in std::mem::take(&mut tcp.lates).into_values() {
+                member.node.remove_handler(served.handler, now);
             }
             while let Some(decision) = member.node.poll_decision() {
                 member.node.handle_decided(decision.decide(|| Instant::ZERO), now);

@@ -218,13 +218,16 @@ impl World {
             let Some(Came { to, address, frame }) = tcp.arrived.pop_front() else { return };
             let (handler, is_known) = match to {
                 Role::Input(index) => {
-                    (tcp.places.get(&index).map(|place| place.input), tcp.endsystem.arrived(index, frame))
+                    let is_known = tcp.endsystem.arrived(index, frame);
+                    let of = tcp.places.get(&index).map(|place| place.of);
+                    let link = of.map(|(number, end)| LinkId(self.talks[number].plan.links[end]));
+                    (link.and_then(|link| tcp.wake(index, link)), is_known)
                 }
                 Role::Listener(index) => (
                     tcp.listeners.get(&index).map(|listening| listening.handler),
                     tcp.endsystem.arrived_at_listener(index, frame, address),
                 ),
-                Role::Output(_) => (None, false),
+                Role::Output(_) | Role::Late(_) => (None, false),
             };
             let Some(handler) = handler.filter(|_| is_known) else { continue };
             member.node.make_ready(handler, now);

@@ -34,8 +34,8 @@ impl<M: Memory> Rtu<M> {
         }
     }
 
-    /// From now on the handler runs in the background; whether it did not before. What it holds of the processor stays: it
-    /// pays for the blocking by its calls.
+    /// Demotes the handler: from now on it runs in the background. Returns false if it was demoted before. Its
+    /// reservation stays, because its calls still block other work.
     pub(super) fn demote(
         &mut self,
         id: RtuId,
@@ -62,7 +62,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// The next call of a handler; `None` if it has nothing to do.
+    /// The next call of a handler; `None` if the handler has no work.
     pub(in crate::node::plane) fn rtu_unit(&self, id: RtuId, within: bool, now: Instant) -> Option<Unit> {
         let rtu = self.rtus.handlers.get(&id)?;
         let mut packets = rtu.given(within, now);
@@ -78,7 +78,7 @@ impl<M: Memory> Plane<M> {
         })
     }
 
-    /// A body has done what it was given, in its time: for drivers that have no bodies.
+    /// Reports that a body has done all its work in the declared time, for drivers that have no bodies.
     pub(in crate::node::plane) fn run_rtu(&mut self, work: &Work, now: Instant) {
         let id = match self.context.processor.owner(work.handler) {
             Some(Owner::Rtu(id) | Owner::RtuRest(id)) => id,
@@ -86,11 +86,11 @@ impl<M: Memory> Plane<M> {
         };
         let took = match self.rtus.handlers.get_mut(&id).map(|rtu| &mut **rtu) {
             Some(Rtu { remote: Some(remote), since, .. }) => {
-                // A ring without room is one whose program takes no calls: this one is lost to it.
+                // The ring is full only if the program takes no calls out of it. Then this call is lost.
                 let _ = remote.call(work.packets, since.unwrap_or(now), now);
                 work.application
             }
-            // What the node does to send is no time of the body.
+            // The node's own work to send does not count as time of the body.
             Some(rtu) => rtu.terms.cost.of(work.packets),
             None => return,
         };
@@ -105,7 +105,7 @@ impl<M: Memory> Plane<M> {
         let (id, within) = match owner {
             Some(Owner::Rtu(id)) => (id, true),
             Some(Owner::RtuRest(id)) => (id, false),
-            // It was removed while its body ran.
+            // The handler was removed while its body ran.
             _ => return,
         };
         let cost = work.declared_cost(&self.config.cpu.costs);
@@ -119,13 +119,13 @@ impl<M: Memory> Plane<M> {
         let (released, late) = rtu.charge(within, work.packets, done, now);
         let was_held = rtu.sending.as_mut().is_some_and(Sending::take_held);
         let declared = rtu.terms.cost.of(done.units.clamp(1, work.packets.max(1)));
-        // A program in another process is judged by its report.
+        // The time of a program in another process is measured when its report comes.
         let verdict = match rtu.remote {
             Some(_) => Verdict::default(),
             None => rtu.conduct.judge(done, (work.packets, declared), disturbance, (rtu.called, now)),
         };
         rtu.count(verdict);
-        // What it has brought upon itself is not the processor's fault.
+        // A delay that the handler itself caused is not counted as the processor's.
         let own_fault = rtu.conduct.is_in_excess() || verdict.ignored_yield;
         rtu.since = if done.more { rtu.since } else { rtu.again.take() };
         rtu.send(id, released, done.units.min(work.packets), &mut self.context, now);

@@ -17,7 +17,7 @@ pub(super) struct Conduct {
     strikes: Strikes,
 }
 
-/// Misconduct of the present spell and of the one before.
+/// Violations in the current interval of time and in the one before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Strikes {
     began: Instant,
@@ -58,8 +58,8 @@ pub(super) struct Verdict {
 }
 
 impl Conduct {
-    /// Judges a call that `began` then, was `given` so many PDUs, and for whose work its handler has `declared` a time. What
-    /// the node did to send for it is between `began` and `now`, and no time that the handler took.
+    /// Checks a call that started at `began` and had `given` PDUs, for which its handler has `declared` a time. The
+    /// node's own work to send lies between `began` and `now`. It does not count as the handler's time.
     pub fn judge(
         &mut self,
         done: &UpcallDone,
@@ -99,7 +99,7 @@ mod tests {
     const AT: fn(u64) -> Instant = |ms| Instant(ms * 1_000_000);
     const QUIET: Disturbance = Disturbance { burst: Nanos::from_micros(40), rho: Ppm(0), idle: Nanos::ZERO };
 
-    /// A call that ends `at`.
+    /// Checks a call that ends at `at`.
     fn until(at: Instant, done: &UpcallDone) -> (Instant, Instant) {
         (Instant(at.0.saturating_sub(done.took.0)), at)
     }

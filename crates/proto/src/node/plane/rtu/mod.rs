@@ -77,17 +77,17 @@ impl<M: Memory> Rtus<M> {
     }
 }
 
-/// News of handlers.
+/// Events of handlers that the driver has not fetched yet.
 #[derive(Default)]
 struct News {
-    /// Of handlers of this process.
+    /// Events of handlers whose body runs in this process.
     own: VecDeque<RtuEvent>,
-    /// Of handlers of other processes.
+    /// Events of handlers whose program is another process.
     remote: VecDeque<Event>,
 }
 
 impl News {
-    /// The decision of admission about a handler; about one of another process it is an event of its handle, `remote`.
+    /// Queues the admission decision about a handler. `remote` is the handle of a handler in another process.
     fn answer(&mut self, id: RtuId, remote: Option<ChannelId>, answer: Result<RtuGrant, RtuRefusal>) {
         match (remote, answer) {
             (Some(channel), answer) => self.remote.push_back(Event::Registered { channel, answer }),
@@ -100,25 +100,25 @@ impl News {
 /// One handler.
 struct Rtu<M: Memory> {
     terms: RtuTerms,
-    /// What admission assumes for it: what it declares, and what the node does to send for it.
+    /// Cost that admission assumes: the declared cost, and the node's own work to send the handler's packets.
     cost: RtuCost,
     sending: Option<Sending<M>>,
-    /// The program's end, where that is another process.
+    /// The program's end, if the program is another process.
     remote: Option<Remote<M>>,
-    /// Its place in its class; `None` until admission has granted it, for best effort, and once it is
-    /// demoted.
+    /// Place in the run queue of the handler's class. `None` until admission has granted it, for best effort,
+    /// and after a demotion.
     own: Option<Own>,
-    /// What it was granted, while that waits for the shaper of its link.
+    /// Place and grant, while they wait for the shaper of the handler's link.
     waiting: Option<(RtuPlace, RtuGrant)>,
-    /// Its place among best effort, or in the background; `None` while it has none.
+    /// Place in the run queue of best effort or of the background, if it has one.
     rest: Option<HandlerId>,
-    /// Time since which it has work.
+    /// Time since which the handler has work; `None` while it has none.
     since: Option<Instant>,
-    /// Time of the last call to make it ready since its body was called.
+    /// Time of the last call that made the handler ready while its body ran.
     again: Option<Instant>,
-    /// Time at which its body was called last.
+    /// Time of the last call of the body.
     called: Instant,
-    /// Time at which it becomes ready.
+    /// Time at which the handler becomes ready, if its timer is set.
     due: Option<Instant>,
     releases: Option<Releases>,
     conduct: Conduct,
@@ -126,17 +126,17 @@ struct Rtu<M: Memory> {
     counters: RtuCounters,
 }
 
-/// What a handler is registered with beside its terms.
+/// What a registration adds to the terms of a handler.
 enum Sends<'a, M: Memory> {
     Nothing,
-    /// It sends: its handle, its route, what it declares, its ring.
+    /// The handler sends packets: handle, route, declared packets, and the ring that they are taken from.
     Packets(ChannelId, Route, &'a RtuSending, M::Outbox),
-    /// Its program is another process.
+    /// The handler's program is another process.
     Remote(Remote<M>),
 }
 
 impl<M: Memory> Sends<'_, M> {
-    /// What admission of a link is to know.
+    /// Packets that the admission of the link must take into account.
     const fn packets(&self) -> Option<RtuPackets> {
         let Self::Packets(_, route, sending, _) = self else { return None };
         let header_bytes = sending.header_bytes();
@@ -229,12 +229,12 @@ impl<M: Memory> Rtu<M> {
         self.counters.yields_ignored += u64::from(verdict.ignored_yield);
     }
 
-    /// Whether it holds a place of the processor's admission: a demoted handler keeps its place.
+    /// True if the handler has a reservation of the processor. A demoted handler keeps its reservation.
     const fn holds(&self) -> bool {
         self.own.is_some() || self.waiting.is_some() || self.demoted.is_some() && self.releases.is_some()
     }
 
-    /// Its handle among channels, where its program is another process.
+    /// The handle among channels of a handler whose program is another process.
     fn remote_channel(&self) -> Option<ChannelId> {
         self.remote.as_ref().map(Remote::channel)
     }
@@ -243,7 +243,7 @@ impl<M: Memory> Rtu<M> {
         usize::from(self.own.is_some()) + usize::from(self.rest.is_some())
     }
 
-    /// It has what it holds: it may run from now on, and work that it was made ready for before counts from now on.
+    /// The reservation is complete: the handler may run from now on. Work that was ready before counts from now on.
     fn grant(
         &mut self,
         id: RtuId,
@@ -275,7 +275,7 @@ impl<M: Memory> Rtu<M> {
         self.arm(context, now);
     }
 
-    /// Gives it a place for what is beyond its budget.
+    /// Gives the handler a place in the run queue for work beyond its budget.
     fn run_beyond(&mut self, id: RtuId, class: Class, config: &NodeConfig, processor: &mut Processor) {
         let parameters = HandlerParameters {
             class,
@@ -398,7 +398,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// Gives back what a handler had beside its places.
+    /// Releases what a removed handler had beside its places: handles and slots.
     fn part_with(&mut self, rtu: Rtu<M>, now: Instant) {
         if let Some(remote) = rtu.remote {
             self.rtus.senders.remove(&remote.channel());
@@ -408,50 +408,51 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// The processor had nothing to do for `span`. What runs next may find cold caches, which is charged once a busy period.
+    /// Counts idle time of the processor. After it, caches may be cold: the cost of that is charged once a busy period.
     pub(super) fn rtus_idle(&mut self, span: Nanos) {
         if span > Nanos::ZERO {
             self.rtus.idle += span.max(self.config.cpu.costs.cold_start);
         }
     }
 
-    /// Handlers that have, or have asked for, a place of a link: while there are some its rate cannot be measured.
+    /// Number of handlers that have or have requested a place on a link. While there are any, the rate of the
+    /// link cannot be measured.
     pub(in crate::node) fn senders_on(&self, link: LinkId) -> u32 {
         let promised = self.rtus.handlers.values().filter(|rtu| rtu.terms.class != RtuClass::BestEffort);
         let links = promised.filter_map(|rtu| rtu.sending.as_ref()).map(Sending::link);
         links.filter(|on| *on == link).count() as u32
     }
 
-    /// Whether a handler sends by this path.
+    /// True if a handler sends over this path.
     pub(super) fn has_sender(&self, path: PathId) -> bool {
         self.rtus.handlers.values().any(|rtu| rtu.sending.as_ref().is_some_and(|sending| sending.has(path)))
     }
 
-    /// Messages that handlers have taken and that have not left: for the books.
+    /// Number of messages that handlers have queued and that have not left, for the audit of accounts.
     pub(super) fn sent_messages(&self) -> usize {
         self.rtus.handlers.values().filter_map(|rtu| rtu.sending.as_ref()).map(Sending::messages).sum()
     }
 
-    /// Queues of a link that handlers have: for the books.
+    /// Number of a link's queues that belong to handlers, for the audit of accounts.
     pub(super) fn sender_queues(&self, link: LinkId) -> usize {
         let on = |sending: &&Sending<M>| sending.link() == link && sending.has_slots();
         self.rtus.handlers.values().filter_map(|rtu| rtu.sending.as_ref()).filter(on).count()
     }
 
-    /// Handles of senders, and handlers that should have one: for the books.
+    /// Number of handles of senders, and of handlers that should have one, for the audit of accounts.
     pub(super) fn sender_handles(&self) -> [usize; 2] {
         let with_handle =
             self.rtus.handlers.values().filter(|rtu| rtu.sending.is_some() || rtu.remote.is_some());
         [self.rtus.senders.len(), with_handle.count()]
     }
 
-    /// Places of programs' handlers in the run queue, for the accounts.
+    /// Number of places of programs' handlers in the run queue, for the audit of accounts.
     pub(super) fn rtu_places(&self) -> usize {
         self.rtus.handlers.values().map(|rtu| rtu.places()).sum()
     }
 
-    /// Places of the processor's admission that are held, and handlers that should hold them, for the
-    /// accounts.
+    /// Number of reservations of the processor for handlers, and of handlers that should have one, for the
+    /// audit of accounts.
     pub(super) fn rtu_accounts(&self) -> Option<[usize; 2]> {
         let held = self.rtus.handlers.values().filter(|rtu| rtu.holds()).count();
         self.stages.rtus_held().map(|counted| [counted, held])

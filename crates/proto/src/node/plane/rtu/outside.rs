@@ -13,19 +13,20 @@ use crate::node::Node;
 use crate::node::plane::Owner;
 
 impl<M: Memory> Node<M> {
-    /// Registers a program's handler. Where this returns its name, the answer follows: [`RtuEvent::Granted`] or
-    /// [`RtuEvent::Refused`] by [`Node::poll_rtu`], at once unless admission decides elsewhere.
+    /// Registers a program's handler, and returns its id. The decision follows as [`RtuEvent::Granted`] or
+    /// [`RtuEvent::Refused`] from [`Node::poll_rtu`]: at once, unless another thread makes admission decisions.
     ///
     /// # Errors
-    /// If it cannot be honoured here whatever else is admitted: a range, the processor's order, the length of a call.
+    /// If this host can never grant the terms: a value is out of range, the run order does not allow them, or one
+    /// call takes too long.
     pub fn register_handler(&mut self, terms: RtuTerms, now: Instant) -> Result<RtuId, RtuRefusal> {
         let id = self.plane.register_rtu(terms, Sends::Nothing)?;
         self.settle_rtus(now);
         Ok(id)
     }
 
-    /// Registers a handler that sends: what its body puts into the ring behind `outbox` is taken when the call is finished
-    /// ([`Node::finish_upcall`]).
+    /// Registers a handler that sends packets. When a call is finished ([`Node::finish_upcall`]), the node takes what
+    /// the body has put into the ring behind `outbox`.
     ///
     /// # Errors
     /// Those of [`Node::register_handler`], and if the link cannot carry what it sends.
@@ -61,32 +62,31 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// The handler has work from now on. Without effect while it has some. Where it is not granted yet, its work counts from
-    /// the grant on.
+    /// Makes the handler ready: it has work from now on. No effect if it has work already. If the handler is not
+    /// granted yet, its work counts from the grant on.
     pub fn make_ready(&mut self, id: RtuId, now: Instant) {
         self.plane.ready_rtu(id, now);
     }
 
-    /// Makes the handler ready at `at`, or at once if that is past; replaces the time of the call before, and `None` takes it
-    /// back. For protocols with timers: they are in the executor's queue like all work (RTU 5.2).
+    /// Sets the handler's timer: it becomes ready at `at`, or at once if that is past. This replaces the time of the
+    /// previous call; `None` clears the timer. Timers are in the executor's queue like all work (RTU 5.2).
     pub fn make_ready_at(&mut self, id: RtuId, at: Option<Instant>) {
         self.plane.schedule_rtu(id, at);
     }
 
-    /// Forgets a handler and gives back what it holds; does nothing where there is none.
+    /// Removes a handler and releases its reservations. No effect if there is no such handler.
     pub fn remove_handler(&mut self, id: RtuId, now: Instant) {
         self.plane.remove_rtu(id, now);
     }
 
-    /// Whether packets of a handler that sends have not left.
+    /// True if a handler has queued packets that have not left yet.
     pub fn is_sending(&self, id: RtuId) -> bool {
         let sending = self.plane.rtus.handlers.get(&id).and_then(|rtu| rtu.sending.as_ref());
         sending.is_some_and(Sending::is_busy)
     }
 
-    /// The handler whose body is to be called for a unit that [`Node::begin_work`] has picked; `None` for all other units,
-    /// those of handlers in other processes among them: the node itself wakes their programs.
-    /// `packets` of the unit is how many PDUs it may process.
+    /// The handler whose body the driver must call for a unit that [`Node::begin_work`] has picked. The body may
+    /// process `packets` PDUs. `None` for all other units: the node itself wakes programs of other processes.
     pub fn upcall(&self, work: &Work) -> Option<RtuId> {
         match self.plane.context.processor.owner(work.handler)? {
             Owner::Rtu(id) | Owner::RtuRest(id) => {
@@ -96,26 +96,27 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// The effects of a unit whose body was called: instead of [`Node::finish_work`], which takes a body to have done all
-    /// that it was given in the time that it has declared.
+    /// Ends a unit whose body was called, with what the body did. [`Node::finish_work`] instead assumes that the body
+    /// did all its work in the declared time.
     pub fn finish_upcall(&mut self, work: &Work, done: UpcallDone, now: Instant) {
         self.plane.finish_rtu(work, &done, now);
     }
 
-    /// A handler has given something to a program that runs on this CPU below the processor. Unless the handler is best effort,
-    /// the program precedes best effort, which gives way for [`GIVE_WAY`](crate::limits::GIVE_WAY), at most half of the time.
+    /// Notes that a handler has woken a program that runs on this CPU below the processor. Unless the handler is best
+    /// effort, the program precedes best effort: best-effort work pauses for [`GIVE_WAY`](crate::limits::GIVE_WAY), at
+    /// most half of the time.
     pub fn gave_program(&mut self, id: RtuId, now: Instant) {
         if self.plane.rtus.handlers.get(&id).is_some_and(|rtu| rtu.own.is_some()) {
             self.plane.context.processor.executor.give_way(now);
         }
     }
 
-    /// News of programs' handlers.
+    /// The next event of programs' handlers.
     pub fn poll_rtu(&mut self) -> Option<RtuEvent> {
         self.plane.rtus.news.own.pop_front()
     }
 
-    /// All programs' handlers, by name.
+    /// Status of all programs' handlers, in the order of their ids.
     pub fn handlers(&self) -> impl Iterator<Item = RtuStatus> + '_ {
         self.plane.rtus.handlers.iter().map(|(&id, rtu)| RtuStatus {
             id,

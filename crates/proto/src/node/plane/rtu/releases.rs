@@ -10,9 +10,9 @@ use crate::api::RtuClass;
 /// The budget of a handler.
 #[derive(Debug)]
 pub(super) enum Releases {
-    /// At most so many PDUs in any window of an interval.
+    /// At most B PDUs in any window of one interval.
     Sporadic(Sporadic),
-    /// At most so many in each period of the clock.
+    /// At most B PDUs in each period of the clock.
     Timed(Timed),
 }
 
@@ -23,7 +23,7 @@ impl Releases {
         sporadic.or_else(|| class.periods().map(|(period, units)| Self::Timed(Timed::new(period, units))))
     }
 
-    /// e: when the next PDU of a handler is released that has had work since `since`.
+    /// e: time at which the next PDU is released, for a handler that has had work since `since`.
     pub fn release(&self, since: Instant, now: Instant) -> Instant {
         match self {
             Self::Sporadic(sporadic) => sporadic.release(since, 0),
@@ -83,7 +83,7 @@ impl Sporadic {
         }
     }
 
-    /// e of the next one, which comes at `since`.
+    /// e of the next PDU, which comes at `since`.
     pub fn take(&mut self, since: Instant) -> Instant {
         let release = self.release(since, 0);
         if self.releases.len() == self.units {

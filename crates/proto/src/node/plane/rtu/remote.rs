@@ -1,9 +1,9 @@
-//! Handlers of programs in other processes: their call on the processor is a message that wakes the program, and the program
-//! reports what it has done, one to one (RTU 5.1, 5.2; ADR 0051).
+//! Handlers whose program is another process. A call is a message that wakes the program. The program answers each
+//! call with one report of what it has done (RTU 5.1, 5.2; ADR 0051).
 //!
-//! The program is hostile: a report that fits no call is counted and otherwise ignored, and a program that reports nothing is
-//! not called again. Its own time is not the processor's: it is measured from the call to the report, and only where the
-//! program's thread runs at the priority that the host maps its class to.
+//! The program is not trusted. A report that fits no call is counted and otherwise ignored. A program that does not
+//! report is not called again. The program's time does not count as the processor's. It is measured from the call to
+//! the report, but only if the program's thread runs at the priority that the host maps its class to.
 
 use punctual_analysis::{Instant, Nanos};
 
@@ -21,14 +21,14 @@ use crate::node::plane::Plane;
 
 /// The program's end of a handler.
 pub(super) struct Remote<M: Memory> {
-    /// Its handle among channels.
+    /// The handler's handle among channels.
     channel: ChannelId,
     calls: M::Inbox,
     reports: M::Outbox,
-    /// The call that was not reported yet.
+    /// The call for which no report has come yet.
     outstanding: Option<Outstanding>,
     number: u32,
-    /// Whether its time is compared with what it declares.
+    /// True if the program's time is compared with the declared time.
     timed: bool,
 }
 
@@ -36,9 +36,9 @@ pub(super) struct Remote<M: Memory> {
 struct Outstanding {
     number: u32,
     units: u32,
-    /// When the program was called.
+    /// Time of the call.
     since: Instant,
-    /// Time since which there was work.
+    /// Time since which there was work when the program was called.
     work_since: Instant,
 }
 
@@ -47,12 +47,12 @@ impl<M: Memory> Remote<M> {
         self.channel
     }
 
-    /// Whether the program has reported its last call.
+    /// True if the program has reported its last call.
     pub const fn is_back(&self) -> bool {
         self.outstanding.is_none()
     }
 
-    /// Calls the program; whether there was room for that.
+    /// Calls the program. Returns false if its ring has no room.
     pub fn call(&mut self, units: u32, work_since: Instant, now: Instant) -> bool {
         let Some(mut slot) = self.calls.reserve() else { return false };
         self.number = self.number.wrapping_add(1).max(1);
@@ -91,12 +91,12 @@ enum Reported {
     Ready,
     /// The outstanding call, of `given` units, is over.
     Done { given: u32, work_since: Instant, done: UpcallDone },
-    /// It fits no call.
+    /// The report fits no call.
     Unmatched,
 }
 
 impl<M: Memory> Remote<M> {
-    /// What the next report has brought.
+    /// Handles the next report.
     fn next_report(&mut self, now: Instant) -> Option<Reported> {
         let report = self.report(now)?;
         Some(self.match_report(report, now))
@@ -117,10 +117,10 @@ impl<M: Memory> Remote<M> {
 }
 
 impl<M: Memory> Node<M> {
-    /// Registers a handler of a program in another process: a call is a message in `calls`, a report one in `reports`
-    /// ([`UpcallRequest`], [`UpcallReport`]); [`Node::handle_ring`] with the handle that is returned has the reports read.
-    /// [`Event::Registered`] follows. What the processor does for a call is to wake the program, whatever the program
-    /// declares; `timed`: the program's time from a call to its report is compared with what it declares.
+    /// Registers a handler of a program in another process. Calls are messages in `calls` ([`UpcallRequest`]), reports
+    /// are messages in `reports` ([`UpcallReport`]). Returns a handle. To have the reports read, call
+    /// [`Node::handle_ring`] with it. [`Event::Registered`] follows. The processor is charged for waking the program,
+    /// not for the declared time. If `timed`, the time from a call to its report is compared with the declared time.
     ///
     /// # Errors
     /// As [`Node::register_handler`].
@@ -138,20 +138,20 @@ impl<M: Memory> Node<M> {
         Ok((channel, id))
     }
 
-    /// A handle among those of channels, for something that an engine has beside the node: no channel, flow or handler ever
-    /// gets it.
+    /// A handle for something that an engine has beside the node. No channel, flow or handler ever gets the same
+    /// handle.
     pub fn reserve_handle(&mut self) -> ChannelId {
         self.signalling.next_channel_id()
     }
 
-    /// The handler of a program in another process that has this handle among channels.
+    /// The handler in another process that has this handle among channels, if there is one.
     pub fn upcall_of(&self, channel: ChannelId) -> Option<RtuId> {
         self.plane.rtus.senders.get(&channel).copied()
     }
 }
 
 impl<M: Memory> Plane<M> {
-    /// Reads what the program of a handler has reported; whether `channel` is a handler's.
+    /// Reads the reports of a handler's program. Returns false if `channel` is no handler's handle.
     pub(in crate::node) fn read_reports(&mut self, channel: ChannelId, now: Instant) -> bool {
         let idle = self.rtus.idle;
         let Some((id, rtu)) = self.rtus.of_channel(channel) else { return false };
@@ -164,7 +164,7 @@ impl<M: Memory> Plane<M> {
             match report {
                 Reported::Ready => drop(rtu.since.get_or_insert(now)),
                 Reported::Done { given, work_since, done } => {
-                    // What is left has waited since before the call: it may run in the same period.
+                    // Work that is left has waited since before the call, so it may run in the same period.
                     rtu.since = if done.more { Some(work_since) } else { rtu.since };
                     demote = rtu.judge_remote(given, done, disturbance, now).or(demote);
                 }
@@ -177,19 +177,19 @@ impl<M: Memory> Plane<M> {
         true
     }
 
-    /// What a call of a handler in another process costs the processor, beside what any call does: its report is read.
+    /// Additional cost of a call of a handler in another process: the processor reads the report.
     pub(super) const fn remote_cost(&self) -> RtuCost {
         RtuCost { run: self.config.cpu.costs.dispatch(), unit: Nanos(1) }
     }
 
-    /// The next decision of admission about a handler of another process.
+    /// The next admission decision about a handler in another process.
     pub(in crate::node) fn poll_registered(&mut self) -> Option<Event> {
         self.rtus.news.remote.pop_front()
     }
 }
 
 impl<M: Memory> Rtu<M> {
-    /// A program has reported what it did in a call; what for it is demoted, if it is.
+    /// Handles the report of a call. Returns the reason if the handler is demoted for it.
     fn judge_remote(
         &mut self,
         given: u32,

@@ -22,32 +22,32 @@ use crate::node::plane::{Context, LinkState, Links, Plane};
 use crate::node::stages::RtuPlace;
 use crate::wire::Kind;
 
-/// Where a handler sends to.
+/// The destination of a handler's packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     pub link: LinkId,
-    /// Its path, which names its queue of best effort.
+    /// Path of the packets. It also identifies the handler's best-effort queue.
     pub path: PathId,
-    /// Port and host that its packets are addressed to; `None`: they leave as they are.
+    /// Port and host that the packets are addressed to. `None`: the node sends them unchanged, without its header.
     pub receiver: Option<(Cookie, NodeId)>,
 }
 
 /// How a handler sends.
 pub(super) struct Sending<M: Memory> {
-    /// Its handle among flows and channels.
+    /// The handler's handle among flows and channels.
     channel: ChannelId,
     route: Route,
-    /// Packets of a PDU at most.
+    /// Largest number of packets for one PDU.
     packets: u32,
     /// Bytes of the largest message.
     message_bytes: u32,
     outbox: M::Outbox,
     outgoing: Outgoing,
-    /// Its slots in queue 1; `None` while it has none.
+    /// The handler's slots in queue 1, if it has any.
     slots: Option<Slots>,
-    /// True if it is among those that wait for room in the link's queues.
+    /// True while the handler waits for room in the link's queues.
     listed: bool,
-    /// The link kept its body from being called since the last call.
+    /// True if a full link has prevented a call of the body since the last call.
     was_held: bool,
     number_next: u64,
     counted: Counted,
@@ -56,7 +56,7 @@ pub(super) struct Sending<M: Memory> {
 /// Slots in queue 1.
 struct Slots {
     flow: FlowIndex,
-    /// The processor's bound, and the link's.
+    /// The bounds of the processor and of the link, in this order.
     bounds: [Nanos; 2],
     /// Effective arrivals at the link.
     pace: Sporadic,
@@ -70,12 +70,12 @@ struct Counted {
 }
 
 impl<M: Memory> Sending<M> {
-    /// The link that it holds a place of, or has asked one of.
+    /// The link on which the handler has or has requested a place.
     pub const fn link(&self) -> LinkId {
         self.route.link
     }
 
-    /// Whether it sends by this path.
+    /// True if the handler sends over this path.
     pub fn has(&self, path: PathId) -> bool {
         self.route.path == path
     }
@@ -84,23 +84,23 @@ impl<M: Memory> Sending<M> {
         self.slots.is_some()
     }
 
-    /// Messages that it has taken and that have not left.
+    /// Number of messages that are queued and have not left.
     pub const fn messages(&self) -> usize {
         self.outgoing.len() as usize
     }
 
-    /// Whether messages are in its ring or in the link's queues.
+    /// True if messages are in the handler's ring or in the link's queues.
     pub fn is_busy(&self) -> bool {
         !self.outgoing.is_empty() || self.outbox.is_ready()
     }
 
-    /// Whether the link kept its body from being called since this was asked last.
+    /// Returns true if a full link has prevented a call of the body since the last call of this function.
     pub const fn take_held(&mut self) -> bool {
         core::mem::replace(&mut self.was_held, false)
     }
 
-    /// Bytes that a message takes on the wire. A packet that leaves as it is counts as one of ours behind the headers of UDP
-    /// and IP: at most these and its tag too many.
+    /// Bytes that a message takes on the wire. A packet that is sent unchanged counts as if it had the headers of UDP
+    /// and IP, too. So the result is too large by these and the tag at most.
     fn wire_bytes(&self, state: &LinkState<M>, message_bytes: u32) -> u32 {
         match self.route.receiver {
             Some(_) => state.wire_bytes(message_bytes),
@@ -121,7 +121,8 @@ impl<M: Memory> Sending<M> {
         space && !self.outgoing.is_full()
     }
 
-    /// Whether its handler may run, within its budget or beyond; it is called again when there is room.
+    /// True if the link has room for the handler to run, within its budget or beyond. If not, the handler is woken
+    /// when there is room.
     pub fn may_run(&mut self, state: &mut LinkState<M>, within: bool) -> bool {
         if within {
             let is_free = self.units_free(state) > 0;
@@ -135,7 +136,7 @@ impl<M: Memory> Sending<M> {
         is_free
     }
 
-    /// What is known of it.
+    /// Status of what the handler sends.
     pub fn status(&self, state: &LinkState<M>, own: Option<Own>) -> RtuSent {
         let slots = self.slots.as_ref();
         let occupancy = slots.map(|slots| state.scheduler.occupancy(slots.flow)).unwrap_or_default();
@@ -158,21 +159,22 @@ fn raw_packet<F>(handler: RtuId, message: &[u8]) -> Option<PacketOut<F>> {
     (!packet.is_empty()).then_some(PacketOut::Raw { handler, tag, len: packet.len() })
 }
 
-/// Slots that a budget of `packets` a period needs: each is in use from a release to the departure at the latest.
+/// Number of slots that a budget of `packets` a period needs. A slot is in use from the release at the earliest until
+/// the departure.
 fn slots_of(packets: u32, period: Nanos, bounds: [Nanos; 2]) -> u32 {
     let windows = (bounds[0] + bounds[1]).0 / period.0.max(1) + 1;
     packets.saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX))
 }
 
 impl<M: Memory> Rtu<M> {
-    /// Whether the link gives it already what admission assumes; else its grant waits for the link's shaper.
+    /// True if the link already has the capacity that admission assumes. If not, the grant waits for the link's shaper.
     pub(super) fn has_share(&self, place: &RtuPlace, links: &mut Links<M>) -> bool {
         let (Some(on), Some(sending)) = (&place.link, &self.sending) else { return true };
         let shaper = links.states[usize::from(on.link.0)].shaper.as_mut();
         shaper.is_none_or(|shaper| shaper.add(sending.channel, &on.demand, on.bound))
     }
 
-    /// The link has granted a place: it has slots from now on.
+    /// Gives the handler its slots, after the link has granted it a place.
     pub(super) fn give_slots(&mut self, place: &RtuPlace, context: &mut Context<M>) {
         let (Some(on), Some(sending)) = (&place.link, &mut self.sending) else { return };
         let bounds = [place.bound, on.bound];
@@ -189,8 +191,8 @@ impl<M: Memory> Rtu<M> {
         sending.slots = Some(Slots { flow, bounds, pace: Sporadic::new(on.demand.period, on.packets) });
     }
 
-    /// A unit of a handler has released PDUs at `released`: queues what they have put into the ring, as many packets as they
-    /// may make. What there is no room for stays in the ring.
+    /// Queues the packets that a unit's PDUs, released at `released`, have put into the ring, at most as many as these
+    /// PDUs may send. Packets for which there is no room stay in the ring.
     pub(super) fn send(
         &mut self,
         id: RtuId,
@@ -231,7 +233,7 @@ impl<M: Memory> Rtu<M> {
 }
 
 impl<M: Memory> Plane<M> {
-    /// How a handler sends over `route`, in messages that it puts into `outbox`. Nothing is held of the link yet.
+    /// State of a handler that sends the messages in `outbox` over `route`. It has no reservation of the link yet.
     pub(super) fn sending(
         &mut self,
         channel: ChannelId,
@@ -257,7 +259,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// The shaper of a link has followed: whether `channel` is a handler's, whose grant has waited for that.
+    /// The shaper of a link has been adjusted. Returns true if `channel` is the handle of a handler that waited for it.
     pub(in crate::node) fn fit_sender(&mut self, channel: ChannelId, now: Instant) -> bool {
         let waiting =
             self.rtus.of_channel(channel).and_then(|(id, rtu)| Some((id, rtu.waiting.take()?, rtu)));
@@ -267,7 +269,7 @@ impl<M: Memory> Plane<M> {
         true
     }
 
-    /// A handler that sends is gone: what it has queued is, too.
+    /// Drops the packets that a removed handler has queued.
     pub(super) fn drop_sending(&mut self, sending: Sending<M>, now: Instant) {
         let link = sending.route.link;
         self.rtus.senders.remove(&sending.channel);
@@ -283,7 +285,7 @@ impl<M: Memory> Plane<M> {
         self.unblock_one(link, now);
     }
 
-    /// Room came free for a handler that sends: whether there is one and it has something to do.
+    /// Wakes a handler after room came free. Returns false if there is no such handler or it has no work.
     pub(in crate::node::plane) fn arm_sender(&mut self, channel: ChannelId, now: Instant) -> bool {
         let sender = self.rtus.of_channel(channel);
         let Some((id, Rtu { sending: Some(Sending { listed, .. }), since, .. })) = sender else {
@@ -295,7 +297,7 @@ impl<M: Memory> Plane<M> {
         has_work
     }
 
-    /// The packet of a handler that the link may take now.
+    /// The next packet of a handler that the link may send now.
     pub(in crate::node::plane) fn write_upcall(
         &mut self,
         id: RtuId,
@@ -329,7 +331,7 @@ impl<M: Memory> Sending<M> {
         self.slots.as_ref().is_some_and(is_free) && !self.outgoing.is_full()
     }
 
-    /// Queues a packet for which there is room: of a PDU that was released at `released`, or beyond the budget.
+    /// Queues a packet for which there is room. `released`: release of its PDU, or `None` beyond the budget.
     fn queue(
         &mut self,
         state: &mut LinkState<M>,
@@ -342,7 +344,7 @@ impl<M: Memory> Sending<M> {
         let queued = match slots {
             Some((Slots { flow, bounds, pace }, released)) => {
                 self.counted.packets += 1;
-                // No sooner than the processor may have made it, nor than it is here.
+                // Not before the processor may have made the packet, and not before now.
                 let effective = pace.take((released + bounds[0]).max(now));
                 if active(Mutation::BudgetPacketAsBestEffort) {
                     state.queue_best_effort(key_of(self.route.path), wire_bytes, packet, now);

@@ -1,0 +1,100 @@
+//! The relay's connections: how many run, and what became of those that ended.
+
+use std::net::SocketAddr;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use punctual::Nanos;
+use serde::Serialize;
+
+use crate::output::Output;
+use crate::relay::Carried;
+
+/// A connection that ended, as it is printed.
+#[derive(Serialize)]
+pub(super) struct Ended {
+    /// The peer on the network; `None` if no connection to it was made.
+    pub peer: Option<SocketAddr>,
+    pub program: SocketAddr,
+    pub in_bytes: u64,
+    pub out_bytes: u64,
+    pub lasted_ns: u64,
+    /// Why it ended, if both sides did not close it.
+    pub error: Option<String>,
+}
+
+impl Ended {
+    fn text(&self) -> String {
+        let peer = self.peer.map_or_else(|| "-".into(), |peer| peer.to_string());
+        let (lasted, program) = (Nanos(self.lasted_ns), self.program);
+        let why = self.error.as_deref().unwrap_or("both sides closed it");
+        format!("{peer} {program}: {} B in, {} B out, {lasted}: {why}", self.in_bytes, self.out_bytes)
+    }
+}
+
+/// Connections that run, and those that ended.
+#[derive(Default)]
+struct Count {
+    running: u32,
+    ended: u64,
+}
+
+/// Counts connections, and prints a line for each that has ended.
+pub(super) struct Tally {
+    count: Mutex<Count>,
+    changed: Condvar,
+    output: Output,
+}
+
+/// Time since the begin of a connection, in nanoseconds.
+pub(super) fn lasted(begun: Instant) -> u64 {
+    u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A connection that has carried bytes, and has ended.
+pub(super) fn ended(
+    peer: Option<SocketAddr>,
+    program: SocketAddr,
+    begun: Instant,
+    carried: Carried,
+) -> Ended {
+    let Carried { in_bytes, out_bytes, error } = carried;
+    let error = error.map(|error| error.to_string());
+    Ended { peer, program, in_bytes, out_bytes, lasted_ns: lasted(begun), error }
+}
+
+impl Tally {
+    pub fn new(output: Output) -> Self {
+        Self { count: Mutex::default(), changed: Condvar::new(), output }
+    }
+
+    /// Waits until one more connection may run; `false` when as many have ended as were asked for.
+    pub fn admit(&self, running_max: u32, ended_max: Option<u64>) -> bool {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let begun = count.ended + u64::from(count.running);
+            if ended_max.is_some_and(|most| count.ended >= most) {
+                return false;
+            }
+            if count.running < running_max && ended_max.is_none_or(|most| begun < most) {
+                count.running += 1;
+                return true;
+            }
+            count = self.changed.wait(count).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Gives the place of [`Self::admit`] back: no connection came.
+    pub fn withdraw(&self) {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner).running -= 1;
+    }
+
+    /// Prints and counts a connection that has ended.
+    pub fn end(&self, ended: Ended) {
+        // If standard output is closed, connections still run on.
+        let _ = self.output.print(&ended, Ended::text);
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        (count.running, count.ended) = (count.running - 1, count.ended + 1);
+        self.changed.notify_all();
+    }
+}

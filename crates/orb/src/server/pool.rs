@@ -1,0 +1,226 @@
+//! Threads that call servants, as many as configured, and the requests that wait for them.
+//!
+//! The reactor reads requests and queues them; a thread of the pool serves each and sends its reply. Whoever
+//! finds the pool full, or has waited too long, is answered `TRANSIENT` by the reactor, which never waits. So
+//! servants that wait for each other through clients get an answer, too.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use punctual_giop::characters::CharacterSet;
+use punctual_giop::message::RequestId;
+use punctual_giop::reassembly::Joined;
+use punctual_giop::{ByteOrder, Encoder, Version};
+
+use super::STACK_BYTES;
+use super::answer::{Answer, answer, refuse_request};
+use super::bell::Bell;
+use super::connection::Connection;
+use super::held::Held;
+use crate::core::Core;
+use crate::counted::Mutex;
+use crate::exception::no_thread;
+use crate::options::Pool as Configured;
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub connection: Arc<Connection>,
+    pub message: Joined,
+    pub id: RequestId,
+    /// The code set of its strings.
+    pub characters: CharacterSet,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Each with the moment when it has waited too long: the first waits longest.
+    waiting: VecDeque<(Instant, Job)>,
+    held: Vec<(Held, Job)>,
+    /// How many are being served.
+    running: usize,
+    is_closed: bool,
+}
+
+/// The threads, and what waits for them.
+#[derive(Debug)]
+pub(super) struct Pool {
+    core: Arc<Core>,
+    bell: Arc<Bell>,
+    threads: usize,
+    waiting_max: usize,
+    wait_max: Duration,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+impl Pool {
+    /// Starts the threads.
+    pub fn start(
+        core: &Arc<Core>,
+        bell: &Arc<Bell>,
+        configured: &Configured,
+    ) -> std::io::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
+        let pool = Arc::new(Self {
+            core: Arc::clone(core),
+            bell: Arc::clone(bell),
+            threads: configured.threads.get(),
+            waiting_max: configured.waiting_max,
+            wait_max: configured.wait_max,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let start = |_| {
+            let of_thread = Arc::clone(&pool);
+            let builder = thread::Builder::new().name("punctual-pool".to_owned()).stack_size(STACK_BYTES);
+            builder.spawn(move || of_thread.run())
+        };
+        let threads = (0..pool.threads).map(start).collect::<std::io::Result<Vec<_>>>();
+        match threads {
+            Ok(threads) => Ok((pool, threads)),
+            Err(error) => {
+                pool.close();
+                Err(error)
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a thread serve a request. The job comes back if there is no place for it.
+    pub fn submit(&self, job: Job) -> Result<(), Job> {
+        let mut queue = self.lock();
+        let is_full = queue.running + queue.waiting.len() >= self.threads.saturating_add(self.waiting_max);
+        if queue.is_closed || is_full {
+            return Err(job);
+        }
+        queue.waiting.push_back((Instant::now() + self.wait_max, job));
+        drop(queue);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// The client does not wait for this request any more. If it was not begun, it is not served.
+    pub fn cancel(&self, connection: u64, id: RequestId) {
+        let is_other = |job: &Job| job.connection.number != connection || job.id != id;
+        let mut queue = self.lock();
+        queue.waiting.retain(|(_, job)| is_other(job));
+        queue.held.retain(|(_, job)| is_other(job));
+    }
+
+    /// Requests that have waited too long. Those whose adapter does not hold them any more go to a thread.
+    pub fn expire(&self, now: Instant) -> Vec<Job> {
+        let mut queue = self.lock();
+        let count = queue.waiting.iter().take_while(|(until, _)| *until <= now).count();
+        let mut late: Vec<Job> = queue.waiting.drain(..count).map(|(_, job)| job).collect();
+        let is_over = |(held, _): &mut (Held, Job)| held.is_over(now);
+        for (held, job) in queue.held.extract_if(.., is_over).collect::<Vec<_>>() {
+            if held.is_late(now) {
+                late.push(job);
+            } else {
+                queue.waiting.push_back((now + self.wait_max, job));
+                self.changed.notify_one();
+            }
+        }
+        late
+    }
+
+    /// When the next one will have waited too long.
+    pub fn next_late(&self) -> Option<Instant> {
+        let queue = self.lock();
+        let next_waiting = queue.waiting.front().map(|(until, _)| *until);
+        let next_held = queue.held.iter().map(|(held, _)| held.until).min();
+        next_waiting.into_iter().chain(next_held).min()
+    }
+
+    /// No request is served any more, except those that were begun.
+    pub fn close(&self) {
+        let mut queue = self.lock();
+        queue.is_closed = true;
+        queue.waiting.clear();
+        queue.held.clear();
+        drop(queue);
+        self.changed.notify_all();
+    }
+
+    /// Waits until none is being served: at most so long.
+    pub fn wait_until_idle(&self, timeout: Duration) {
+        let queue = self.lock();
+        let waited = self.changed.wait_timeout_while(queue, timeout, |queue| queue.running > 0);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.lock();
+        loop {
+            if queue.is_closed {
+                return None;
+            }
+            if let Some((_, job)) = queue.waiting.pop_front() {
+                queue.running += 1;
+                return Some(job);
+            }
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn run(&self) {
+        crate::duty::never_wait_for_adapters();
+        let mut outbox = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
+        while let Some(job) = self.next() {
+            self.serve(job, &mut outbox);
+            let mut queue = self.lock();
+            queue.running -= 1;
+            let is_last = queue.is_closed && queue.running == 0;
+            drop(queue);
+            if is_last {
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    fn serve(&self, job: Job, outbox: &mut Encoder) {
+        outbox.set_characters(job.characters);
+        let send = |bytes: &[u8]| send(&job.connection, bytes, &self.bell);
+        match answer(&self.core, job.message.whole(), outbox, &mut |bytes| send(bytes)) {
+            Answer::Done(_) => send(outbox.as_bytes()),
+            Answer::End => {
+                send(outbox.as_bytes());
+                job.connection.stream.shutdown();
+            }
+            Answer::Held(manager) => self.hold(Held::by(manager), job, outbox),
+        }
+        super::answer::give_back_memory(outbox);
+    }
+
+    /// Keeps a request until its adapter lets it pass, if there is a place.
+    fn hold(&self, held: Held, job: Job, outbox: &mut Encoder) {
+        let mut queue = self.lock();
+        if queue.is_closed {
+            return;
+        }
+        if queue.held.len() < self.waiting_max {
+            queue.held.push((held, job));
+            drop(queue);
+            // The reactor looks for how long; the adapter's state may have changed before this.
+            return self.bell.ring();
+        }
+        drop(queue);
+        refuse_request(job.message.whole(), outbox, &no_thread());
+        send(&job.connection, outbox.as_bytes(), &self.bell);
+    }
+}
+
+/// Sends a reply. The reactor sends what the socket does not take.
+fn send(connection: &Connection, bytes: &[u8], bell: &Bell) {
+    match connection.send(bytes) {
+        Ok(true) => {}
+        Ok(false) => bell.has_unsent(connection.number),
+        // The reactor finds its end.
+        Err(_) => connection.stream.shutdown(),
+    }
+}

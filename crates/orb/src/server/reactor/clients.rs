@@ -1,0 +1,91 @@
+//! Clients that come, and those that are read elsewhere.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use punctual_giop::codeset::Chosen;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+
+use super::super::STACK_BYTES;
+use super::super::connection::Connection;
+use super::super::listener::Listener;
+use super::{Entry, LISTENERS, Reactor};
+use crate::duplex::adopt;
+use crate::inbox::Inbox;
+use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN};
+use crate::transport::Stream;
+
+pub(super) fn await_clients(epoll: &OwnedFd, listeners: &[Arc<Listener>]) -> io::Result<()> {
+    for (number, listener) in listeners.iter().enumerate() {
+        epoll::add(epoll, listener, EventData::new_u64(LISTENERS - number as u64), EventFlags::IN)?;
+    }
+    Ok(())
+}
+
+impl Reactor {
+    /// Takes new clients.
+    pub(super) fn accept(&self, listener: &Listener) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            match listener.accept() {
+                Ok(stream) => self.begin(stream),
+                Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+                    Some(Errno::MFILE | Errno::NFILE) => return self.pause(),
+                    // Nobody, or a client that is gone already.
+                    _ => return,
+                },
+            }
+        }
+    }
+
+    /// No descriptor is left: clients wait until others have ended.
+    pub(super) fn pause(&self) {
+        for listener in &self.listeners {
+            let _ = epoll::delete(&self.epoll, listener);
+        }
+        self.accepts_again.set(Some(Instant::now() + ACCEPT_PAUSE));
+    }
+
+    fn begin(&self, stream: Stream) {
+        let number = self.last.get() + 1;
+        self.last.set(number);
+        let connection = Arc::new(Connection::new(number, stream, self.framing));
+        let adopted = self.adopted.borrow().iter().filter(|one| one.strong_count() > 0).count();
+        let open = self.entries.borrow().len() + self.served.borrow().len() + adopted;
+        if open >= self.core.options.connections_max {
+            let mut outbox = self.take_outbox();
+            connection.close(&mut outbox);
+            return self.outbox.set(Some(outbox));
+        }
+        let entry = Entry {
+            connection,
+            inbox: Inbox::new(self.framing),
+            characters: Chosen::DEFAULT.characters,
+            held: None,
+            owed: None,
+        };
+        self.put_back(entry);
+    }
+
+    /// Both ends call on this connection from now on: it has a thread of its own, which reads it.
+    pub(super) fn adopt(&self, entry: Entry) {
+        let Entry { connection, inbox, characters, .. } = entry;
+        // It fails if the connection was not awaited.
+        let _ = self.wait_for(&connection, EventFlags::empty());
+        let (core, stream) = (Arc::clone(&self.core), Arc::clone(&connection.stream));
+        let mut adopted = self.adopted.borrow_mut();
+        adopted.retain(|other| other.strong_count() > 0);
+        adopted.push(Arc::downgrade(&stream));
+        let builder = thread::Builder::new().name("punctual-serve".to_owned()).stack_size(STACK_BYTES);
+        let serve = move || {
+            adopt(&core, &stream, inbox, characters);
+            stream.shutdown();
+        };
+        if builder.spawn(serve).is_err() {
+            connection.stream.shutdown();
+        }
+    }
+}

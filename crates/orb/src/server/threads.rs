@@ -1,0 +1,163 @@
+//! A thread for each connection: it reads requests, calls servants and sends replies.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use punctual_giop::{Encoder, message};
+
+use super::STACK_BYTES;
+use super::answer::{Answer, answer, new_outbox, refuse};
+use super::listener::Listener;
+use crate::core::Core;
+use crate::counted::Mutex;
+use crate::duplex::{adopt, is_offered};
+use crate::framing::Framing;
+use crate::inbox::Inbox;
+use crate::limits::{ACCEPT_PAUSE, GOODBYE};
+use crate::link::tick;
+use crate::transport::Stream;
+
+/// Connections that are open, by number.
+#[derive(Debug, Default)]
+struct Open {
+    streams: HashMap<u64, Arc<Stream>>,
+    last: u64,
+    is_closed: bool,
+}
+
+/// All connections of a server.
+#[derive(Debug, Default)]
+pub(super) struct Threads(Arc<Mutex<Open>>);
+
+fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Threads {
+    /// Starts a thread that accepts clients.
+    pub fn accept(&self, core: &Arc<Core>, listener: &Arc<Listener>) -> io::Result<JoinHandle<()>> {
+        let (core, listener, open) = (Arc::clone(core), Arc::clone(listener), Arc::clone(&self.0));
+        let builder = thread::Builder::new().name("punctual-accept".to_owned());
+        builder.spawn(move || accept_all(&core, &listener, &open))
+    }
+
+    /// Ends all connections.
+    pub fn close(&self) {
+        let mut open = lock(&self.0);
+        open.is_closed = true;
+        // Each thread sends the reply that it owes, then says goodbye. Nobody waits long for a client that does not
+        // read, or for a servant that does not end.
+        for stream in open.streams.values() {
+            let _ = stream.set_write_timeout(Some(GOODBYE));
+            stream.shutdown_read();
+        }
+        drop(open);
+        let end = Instant::now() + GOODBYE;
+        while !lock(&self.0).streams.is_empty() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
+        lock(&self.0).streams.values().for_each(|stream| stream.shutdown());
+    }
+}
+
+/// Ends a connection on which no thread writes.
+fn close(stream: &Stream) {
+    let _ = stream.set_write_timeout(Some(GOODBYE));
+    say_goodbye(stream, &mut new_outbox());
+    stream.shutdown();
+}
+
+/// Says goodbye, so that the client knows that its requests were not processed.
+fn say_goodbye(stream: &Stream, outbox: &mut Encoder) {
+    outbox.clear();
+    if message::write_close_connection(outbox).is_ok() {
+        // A client that is gone needs no goodbye.
+        let _ = stream.write(outbox.as_bytes(), &[]);
+    }
+}
+
+fn accept_all(core: &Arc<Core>, listener: &Listener, open: &Arc<Mutex<Open>>) {
+    while !core.is_shut_down() {
+        match listener.accept() {
+            Ok(stream) => start(core, stream, open),
+            Err(_) if core.is_shut_down() => return,
+            // A client that is gone already: others may come.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            // No descriptor or memory left: it cannot be said when there is one again.
+            Err(_) => thread::sleep(ACCEPT_PAUSE),
+        }
+    }
+}
+
+/// Starts the thread of a connection, if there may be one more.
+fn start(core: &Arc<Core>, stream: Stream, open: &Arc<Mutex<Open>>) {
+    let stream = Arc::new(stream);
+    let number = {
+        let mut open = lock(open);
+        if open.is_closed || open.streams.len() >= core.options.connections_max {
+            return close(&stream);
+        }
+        open.last += 1;
+        let number = open.last;
+        open.streams.insert(number, Arc::clone(&stream));
+        number
+    };
+    let (core, of_thread) = (Arc::clone(core), Arc::clone(open));
+    let serve = move || {
+        serve(&core, &stream);
+        stream.shutdown();
+        lock(&of_thread).streams.remove(&number);
+    };
+    let name = "punctual-serve".to_owned();
+    if thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(serve).is_err() {
+        lock(open).streams.remove(&number);
+    }
+}
+
+/// Serves the requests of a connection until it ends.
+fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
+    let framing = Framing::of(&core.options);
+    let mut inbox = Inbox::new(framing);
+    let mut outbox = new_outbox();
+    loop {
+        match inbox.next(stream, None) {
+            // Requests that were not begun are not begun any more: the client learns that.
+            Ok(_) if core.is_shut_down() => return say_goodbye(stream, &mut outbox),
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(_) if core.is_shut_down() => return say_goodbye(stream, &mut outbox),
+            Err(error) => {
+                if error.kind() == io::ErrorKind::InvalidData {
+                    refuse(stream, &mut outbox);
+                }
+                return;
+            }
+        }
+        if is_offered(core, &inbox) {
+            return adopt(core, stream, inbox, outbox.characters());
+        }
+        let begun = tick();
+        let mut send = |bytes: &[u8]| {
+            if framing.send(stream, bytes).is_err() {
+                stream.shutdown();
+            }
+        };
+        let answered = answer(core, inbox.message(), &mut outbox, &mut send);
+        if let Answer::Done(Some(id)) = answered {
+            // Who asked may not wait any more. The socket is looked at only where the servant took long.
+            let took_long = begun != tick();
+            if inbox.is_cancelled(id, took_long.then_some(stream)) {
+                outbox.clear();
+            }
+        }
+        if !outbox.as_bytes().is_empty() && framing.send(stream, outbox.as_bytes()).is_err() {
+            return;
+        }
+        if !matches!(answered, Answer::Done(_)) {
+            return;
+        }
+    }
+}
