@@ -248,6 +248,12 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
+    fn a_rate_is_messages_a_second() {
+        let shown = |n| Rate::per_second(n).expect("a rate").as_per_second_f64();
+        assert_eq!([1, 250, 1_000_000].map(shown), [1.0, 250.0, 1e6]);
+    }
+
+    #[test]
     fn what_is_printed_of_a_bound_is_never_less() {
         let printed = |ns: u64| Nanos(ns).at_least().to_string();
         assert_eq!(printed(27_224_900), "27.23 ms");

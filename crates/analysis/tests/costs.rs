@@ -175,6 +175,7 @@ fn a_cpu_charges_packets_one_by_one() {
     assert_eq!(demand(0, 14_000), (US(80), US(17)));
     // 600 B are copied as 1 KiB.
     assert_eq!(demand(1, 600), (US(10 + 5), US(15)));
+    assert_eq!([1_023, 1_024, 1_025].map(|bytes| demand(1, bytes).0), [US(15), US(15), US(17)]);
     assert_eq!(costs.of(3, 2_049), US(10 + 9 + 6));
 }
 

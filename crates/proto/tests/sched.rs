@@ -513,6 +513,28 @@ fn a_spent_budget_is_held_by_the_caps_until_its_next_period_only() {
     assert_eq!(executor.pick(began + us(10_000)), Some(timed));
 }
 
+/// Caps that hold nobody back wake nobody.
+#[test]
+fn a_spent_cap_without_a_handler_that_waits_for_it_is_no_timeout() {
+    let us = Nanos::from_micros;
+    let mut executor = Executor::new(RunPolicy::Edf).with_caps(Ppm(950_000), Ppm(1_000));
+    let handler = executor.add(parameters(Class::BestEffort));
+    let channel = executor.add(parameters(Class::Guaranteed));
+    let began = Instant(1_000_000_000);
+    let head = Activation { eligible: began, deadline: began + us(100) };
+    executor.ready(handler, head, began);
+    assert_eq!(executor.pick(began), Some(handler));
+    executor.charge(handler, us(500), began);
+    executor.idle(handler);
+    executor.finished(handler, 1, began);
+    assert_eq!((executor.pick(began), executor.next_timeout()), (None, None), "nobody has work");
+    executor.ready(channel, head, began);
+    assert_eq!((executor.has_ready(), executor.next_timeout()), (true, None), "it may run at once");
+    executor.idle(channel);
+    executor.ready(handler, head, began);
+    assert!(!executor.has_ready() && executor.next_timeout().is_some_and(|at| at > began));
+}
+
 #[test]
 fn what_work_did_not_take_counts_against_no_cap() {
     let us = Nanos::from_micros;

@@ -164,6 +164,7 @@ mod tests {
         assert_eq!(most(&lossy), Some((2, Some(3), 7, None)));
         // Two of the hosts have not reported.
         assert_eq!(most(&[(1, OUT), (4, [8, 0, 0, 0])]), Some((1, Some(2), 2, None)));
+        assert_eq!(most(&[(1, OUT), (4, [9, 0, 0, 0])]), Some((1, Some(2), 1, None)), "a single one");
     }
 
     #[test]
