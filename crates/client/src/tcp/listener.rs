@@ -29,7 +29,7 @@ pub struct TcpListener {
 /// The engine's side.
 pub(super) enum Listening {
     #[cfg(feature = "embedded")]
-    Embedded(punctual_host::TcpListening),
+    Embedded(Box<punctual_host::TcpListening>),
     /// At a daemon: the listener, and the call that waits for its next connection.
     Remote(ChannelId, Mutex<Option<Receiver<Reply>>>),
 }

@@ -302,7 +302,7 @@ impl Endsystem {
         let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
         let wish = embedded::wish(qos, qos.settings(), handler_time);
         let listening = embedded::listen(host, local, backlog, wish)?;
-        let listener = TcpListener::new(&self.connection, Listening::Embedded(listening));
+        let listener = TcpListener::new(&self.connection, Listening::Embedded(Box::new(listening)));
         Ok(listener.declaring(qos, handler_time))
     }
 
@@ -320,7 +320,7 @@ impl Endsystem {
     ) -> Result<TcpListener, TcpError> {
         let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
         let listening = embedded::listen(host, local, backlog, embedded::wish(qos, settings, Nanos::ZERO))?;
-        Ok(TcpListener::new(&self.connection, Listening::Embedded(listening)))
+        Ok(TcpListener::new(&self.connection, Listening::Embedded(Box::new(listening))))
     }
 
     /// Accepts TCP connections at `local`, an address of this host, with this quality of service each. At most `backlog` of
