@@ -50,8 +50,16 @@ impl Connection {
             && self.ahead.has_sack()
             && self.recovery.in_flight() > 0
             && !self.recovery.is_repairing()
-            && self.tail.out.is_none();
+            && self.tail.out.is_none()
+            && self.has_full_window();
         self.tail.due = self.probe_span().filter(|_| may_probe).map(|span| now + span);
+    }
+
+    /// Whether the peer takes a full segment. The machine sends one for a loss whatever the window: bytes beyond a smaller one would
+    /// count as sent.
+    fn has_full_window(&self) -> bool {
+        let una = self.place().una;
+        self.guard.as_ref().is_some_and(|guard| guard.window(una) as usize >= self.segment_bytes())
     }
 
     /// RFC 8985 7.2: twice the round-trip time, and more where the peer may wait for another segment.
@@ -139,7 +147,7 @@ impl Connection {
 
     /// Tells the machine that the oldest segment is lost.
     fn tell_loss(&mut self, now: Instant, window: u16) {
-        let Some(guard) = &self.guard else { return };
+        let Some(guard) = self.guard.as_ref().filter(|_| self.has_full_window()) else { return };
         let place = self.place();
         let timestamp = guard.has_timestamps().then(|| (guard.echo(), 0));
         let segment = Segment {
