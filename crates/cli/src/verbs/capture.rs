@@ -25,7 +25,7 @@ const CHECK: Duration = Duration::from_millis(100);
 #[derive(Args)]
 #[command(after_help = "Examples:\n  punctual capture -w wire.pcap --duration 10s\n  \
                   punctual capture -w - --port 6379 | tcpdump -n -r -\n\
-                  tcpdump alone does not see packets that the kernel does not process, for example packets on links with driver xdp. \
+                  tcpdump alone does not see packets that the kernel does not process, for example packets on links over AF_XDP. \
                   Each packet in the file begins with its IP header. Packets of channels and of signalling (messages between hosts that \
                   open and close channels) get IP and UDP headers with the link's addresses. The capture does not delay the protocol: \
                   if its buffer (--packets-waiting) is full, packets are missing in the file, and counted as lost. Only one capture \
