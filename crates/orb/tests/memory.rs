@@ -69,6 +69,7 @@ fn server(concurrency: Concurrency) -> (Orb, Reference) {
 }
 
 const CALLS: u64 = 1_000;
+const ROUNDS: u64 = 20;
 
 /// Allocations of client and server for each of many calls, when all buffers have their size: the least of some
 /// rounds, since the harness has threads, too.
@@ -79,7 +80,7 @@ fn allocations(call: impl Fn()) -> f64 {
         (0..CALLS).for_each(|_| call());
         ALLOCATIONS.load(Ordering::Relaxed) - before
     };
-    (0..5).map(round).min().expect("five rounds") as f64 / CALLS as f64
+    (0..ROUNDS).map(round).min().expect("some rounds") as f64 / CALLS as f64
 }
 
 #[test]
