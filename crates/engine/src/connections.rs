@@ -171,7 +171,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     }
 
     /// Passes `change` the program's incoming ring of a connection, on the processor's thread; `None` if the connection is
-    /// over. It must be short.
+    /// over. It gives the ring a handler on the processor, and must be short.
     ///
     /// # Errors
     /// See [`EngineHandle::call`].

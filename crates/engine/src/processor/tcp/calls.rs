@@ -98,7 +98,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let more = worked.more && !is_full;
         let done = UpcallDone { units: worked.units, more, took: ended.since(begun) };
         self.node.finish_upcall(&work, done, ended);
-        if worked.delivered && self.is_low_delay(role) {
+        if worked.delivered && self.wakes_low_delay_program(role) {
             self.node.gave_program(id, ended);
         }
         match role {
@@ -112,12 +112,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         None
     }
 
-    /// Whether the handler is one of a low-delay connection. A guaranteed one gives its program something with each segment and
-    /// has until the end of a period: it would cost best effort up to half of the time.
-    fn is_low_delay(&self, role: Role) -> bool {
+    /// Whether what the handler delivered woke a low-delay program, which needs this CPU. A handler on the processor and a thread that
+    /// leads have it already. A guaranteed connection gives its program something with each segment and has until the end of a
+    /// period: it would cost best effort up to half of the time.
+    fn wakes_low_delay_program(&self, role: Role) -> bool {
         let (Role::Input(index) | Role::Output(index)) = role else { return false };
         let place = self.programs.tcp.as_ref().and_then(|tcp| tcp.places.get(&index));
-        place.is_some_and(|place| matches!(place.terms.class, RtuClass::LowDelay { .. }))
+        let is_low_delay = |place: &Place<O, I>| matches!(place.terms.class, RtuClass::LowDelay { .. });
+        !self.lead.is_led && place.is_some_and(|place| !place.is_direct && is_low_delay(place))
     }
 
     /// The SYN of a connection waits for the next hop's address: try again soon.

@@ -67,6 +67,8 @@ struct Place<O: Outbox, I: Inbox> {
     input: RtuId,
     output: RtuId,
     owned: Owned<O, I>,
+    /// A handler on the processor takes its bytes.
+    is_direct: bool,
     phase: Phase,
     /// Connections before this one.
     count: u64,
@@ -255,6 +257,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             input,
             output,
             owned,
+            is_direct: false,
             phase,
             count,
             since: at,
@@ -387,7 +390,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         self.call_input(index, at);
     }
 
-    /// Passes `change` the program's incoming ring, and has bytes that waited for room delivered.
+    /// Passes `change` the program's incoming ring, to which it gives a handler, and has bytes that waited for room delivered.
     pub fn with_tcp_inbox<R>(
         &mut self,
         id: TcpId,
@@ -399,6 +402,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             (self.programs.tcp.as_mut()).zip(index).and_then(|(tcp, index)| tcp.endsystem.rings_mut(index));
         let result = change(rings.map(|rings| &mut rings.inbox));
         if let Some(index) = index {
+            if let Some(place) = self.programs.tcp.as_mut().and_then(|tcp| tcp.places.get_mut(&index)) {
+                place.is_direct = true;
+            }
             self.call_input(index, at);
         }
         result
