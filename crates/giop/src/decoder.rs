@@ -5,8 +5,7 @@ use alloc::vec::Vec;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::limits::DEPTH_MAX;
-use crate::message::Header;
-use crate::{ByteOrder, CharacterSet, Error, Version};
+use crate::{ByteOrder, CharacterSet, Error, MESSAGE_HEADER_BYTES, Version};
 
 /// Reads bytes of somebody else.
 #[derive(Clone, Debug)]
@@ -130,7 +129,7 @@ impl<'a> Decoder<'a> {
     fn align_in_fragment(&mut self, alignment: usize) -> Result<(), Error> {
         loop {
             while self.at >= self.next_break {
-                self.base = self.next_break - Header::BYTES;
+                self.base = self.next_break - MESSAGE_HEADER_BYTES;
                 self.step_to_break();
             }
             let padding = self.offset().wrapping_neg() & (alignment - 1);

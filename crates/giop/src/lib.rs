@@ -44,6 +44,7 @@ pub mod reference;
 pub mod tagged;
 pub mod typecode;
 pub mod value;
+mod whole;
 pub mod wide;
 
 pub use any::Any;
@@ -59,6 +60,9 @@ pub use tagged::{Tagged, TaggedList};
 pub use typecode::TypeCode;
 pub use value::{Decode, Encode};
 pub use wide::{WChar, WString};
+
+/// Bytes of the header that each message and fragment begins with (CORBA 15.4.1).
+const MESSAGE_HEADER_BYTES: usize = 12;
 
 /// The order of the bytes of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,8 @@
 
 use alloc::vec::Vec;
 
+pub use crate::whole::{Joined, Whole};
+
 use crate::message::{Error, Header, MessageType, RequestId};
 use crate::{ByteOrder, Error as CdrError, Version};
 
@@ -22,48 +24,6 @@ pub enum Pushed {
     Kept,
     /// It was the last fragment of this message.
     Completed(Joined),
-}
-
-/// A message that was joined of fragments.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Joined {
-    bytes: Vec<u8>,
-    breaks: Vec<usize>,
-}
-
-impl Joined {
-    /// The message, as [`Message::read_whole`](crate::message::Message::read_whole) reads it.
-    pub fn whole(&self) -> Whole<'_> {
-        Whole { bytes: &self.bytes, breaks: &self.breaks }
-    }
-}
-
-impl From<Vec<u8>> for Joined {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self { bytes, breaks: Vec::new() }
-    }
-}
-
-/// The bytes of a whole message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Whole<'a> {
-    /// All bytes, from the header on.
-    pub bytes: &'a [u8],
-    /// Where fragments of 1.1 begin in them. With 1.2, alignment does not depend on it.
-    pub breaks: &'a [usize],
-}
-
-impl Whole<'_> {
-    /// A copy.
-    pub fn to_joined(&self) -> Joined {
-        Joined { bytes: self.bytes.to_vec(), breaks: self.breaks.to_vec() }
-    }
-}
-
-impl<'a> From<&'a [u8]> for Whole<'a> {
-    fn from(bytes: &'a [u8]) -> Self {
-        Self { bytes, breaks: &[] }
-    }
 }
 
 /// A message that is not whole yet.
@@ -239,7 +199,7 @@ impl Partial {
         // Checked by the limit: a message is not longer than 2^32 - 1 bytes.
         let header = Header { has_more: false, size: u32::try_from(size).unwrap_or(u32::MAX), ..self.header };
         self.bytes[..Header::BYTES].copy_from_slice(&header.to_bytes());
-        Joined { bytes: self.bytes, breaks: self.breaks }
+        Joined::new(self.bytes, self.breaks)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 
 use crossbeam_utils::atomic::AtomicCell;
 use punctual_giop::codeset::Chosen;
@@ -13,9 +13,10 @@ use punctual_giop::{ByteOrder, Encoder, Version};
 use crate::counted::Mutex;
 use crate::duplex::Duplexes;
 use crate::options::Options;
-use crate::peer::Peer;
+use crate::peer::{Home, Peer};
 use crate::poa::Registry;
 use crate::publish::Published;
+use crate::served::Host;
 use crate::transport::Endpoint;
 
 /// Buffers of a call within the process.
@@ -43,6 +44,12 @@ pub(crate) struct Core {
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Host for Core {
+    fn registry(&self) -> &Arc<Registry> {
+        &self.registry
     }
 }
 
@@ -75,8 +82,13 @@ impl Core {
         if peers.len() > 64 {
             peers.retain(|_, peer| Arc::strong_count(peer) > 1);
         }
-        let new = || Arc::new(Peer::new(self, endpoint.clone(), version, chosen));
+        let new = || Arc::new(Peer::new(self.home(), endpoint.clone(), version, chosen));
         Arc::clone(peers.entry((endpoint.clone(), version, chosen)).or_insert_with(new))
+    }
+
+    fn home(self: &Arc<Self>) -> Home<'_> {
+        let host: Weak<Self> = Arc::downgrade(self);
+        Home { options: &self.options, published: &self.published, duplexes: &self.duplexes, host }
     }
 
     /// Buffers for a call within the process.

@@ -15,9 +15,9 @@ use punctual_giop::message::{Header, MessageType, RequestId};
 use punctual_giop::reassembly::{Joined, Pushed, Reassembly, Whole};
 use punctual_giop::{Decode, Decoder};
 
+use crate::duty::work_until_readable;
 use crate::framing::Framing;
 use crate::limits::{BYTES_AHEAD_MAX, IDLE_BUFFER_BYTES, PARTIAL_MAX, PROGRESS_BYTES, SMALL_MESSAGES_MAX};
-use crate::server::serve_until_readable;
 use crate::transport::{Deadline, Stream, is_close, left};
 
 /// What is read of a stream.
@@ -95,7 +95,7 @@ impl Inbox {
                 None => deadline,
                 Some(owed) => Some(deadline.map_or(owed, |deadline| deadline.min(owed))),
             };
-            serve_until_readable(stream, deadline)?;
+            work_until_readable(stream, deadline)?;
             self.wait(stream, deadline)?;
             match stream.read(&mut self.bytes).map_err(timed_out)? {
                 0 => return self.ended(),

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `limits`, [`options`], `counted` | every limit, what is configured, and what tests count |
 //! | `transport`, `framing`, `inbox` | streams, and the messages that go and come on them |
-//! | `session`, `duplex` | what messages mean where they come; connections on which both ends call |
+//! | `session`, `duplex`, `served` | what messages mean where they come; connections on which both ends call, and the requests of the other end |
 //! | `call`, `outcome`, `link`, `shared`, `peer` | calls of servers: blocking ones on a connection each, others on one |
 //! | `route`, `object`, `pending` | objects, the ways to them, outcomes that come later |
-//! | [`operations`], `reply`, [`poa`] | servants, and from a request to its servant |
+//! | [`operations`], `frames`, `reply`, [`poa`], `answer` | servants, the requests of a thread, and from a request to its servant and its reply |
 //! | [`current`], [`Contexts`], [`SyncScope`], `later` | what a request says beside its arguments, and how far its caller waits |
 //! | `publish`, `core`, `server`, `duty`, `orb` | one ORB; which threads serve |
 //! | [`naming`] | the naming service, and its clients |
@@ -20,6 +20,7 @@
 // Generated code names this crate so.
 extern crate self as punctual_orb;
 
+mod answer;
 mod call;
 mod contexts;
 mod core;
@@ -28,6 +29,7 @@ pub mod current;
 mod duplex;
 mod duty;
 mod exception;
+mod frames;
 mod framing;
 mod inbox;
 mod later;
@@ -46,6 +48,7 @@ mod publish;
 mod reply;
 mod route;
 mod scope;
+mod served;
 mod server;
 mod session;
 mod shared;

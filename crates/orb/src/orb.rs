@@ -4,13 +4,11 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 
-use punctual_giop::exception::minor;
-use punctual_giop::reference::{self, text};
+use punctual_giop::reference::text;
 use punctual_giop::{Completion, Reference, SystemException, SystemExceptionKind as Kind};
 
 use crate::core::Core;
 use crate::counted::Mutex;
-use crate::naming::FindError;
 use crate::object::{Object, Stub};
 use crate::options::Options;
 use crate::poa::Poa;
@@ -88,37 +86,6 @@ impl Orb {
 
     fn initial(&self) -> MutexGuard<'_, HashMap<String, Reference>> {
         self.0.initial.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A reference from its text: `IOR:`, `corbaloc:`, or `corbaname:`, whose naming service is asked.
-    ///
-    /// # Errors
-    /// `BAD_PARAM` if it is none, or names what nobody knows; those of calling the naming service.
-    /// [`naming::find`](crate::naming::find) says more.
-    pub fn reference(&self, text: &str) -> Result<Reference, SystemException> {
-        crate::naming::find(self, text).map_err(|error| match error {
-            FindError::Service(exception) => exception,
-            FindError::Reference(error) => {
-                let minor = match error {
-                    reference::Error::Scheme => minor::BAD_SCHEME,
-                    reference::Error::Address(_) | reference::Error::Transport(_) => minor::BAD_ADDRESS,
-                    _ => minor::BAD_SCHEME_SPECIFIC,
-                };
-                SystemException::new(Kind::BadParam, minor, Completion::No)
-            }
-            FindError::Name(_) | FindError::Resolve(_) => {
-                SystemException::new(Kind::BadParam, minor::BAD_REFERENCE, Completion::No)
-            }
-        })
-    }
-
-    /// The object of a reference as text, for clients of an interface. It is asked whether it has the interface
-    /// if its reference does not say so.
-    ///
-    /// # Errors
-    /// Those of [`Orb::reference`] and [`Orb::object`]; `BAD_PARAM` if it has another interface.
-    pub fn resolve<S: Stub>(&self, text: &str) -> Result<S, SystemException> {
-        self.narrow(&self.reference(text)?)
     }
 
     /// The object of a reference, as [`Orb::resolve`].

@@ -17,17 +17,27 @@ use punctual_giop::context::CODE_SETS;
 use punctual_giop::{SystemException, Version};
 
 use crate::call::{Call, characters};
-use crate::core::Core;
 use crate::counted::Mutex;
-use crate::current;
-use crate::duplex::{Duplexes, Served, offer};
+use crate::duplex::{Duplexes, offer};
 use crate::exception::communication;
+use crate::frames::is_serving;
 use crate::framing::Framing;
 use crate::later::Later;
 use crate::limits::{CONNECTIONS_PER_SERVER, CONNECTIONS_PER_SERVER_NESTED};
 use crate::link::Link;
+use crate::options::Options;
+use crate::publish::Published;
+use crate::served::{Host, Served};
 use crate::shared::{Opening, Sent, Shared};
 use crate::transport::{Deadline, Endpoint, Stream, left};
+
+/// What servers have of the ORB that calls them.
+pub(crate) struct Home<'a> {
+    pub options: &'a Options,
+    pub published: &'a Arc<Published>,
+    pub duplexes: &'a Arc<Duplexes>,
+    pub host: Weak<dyn Host>,
+}
 
 /// A server, by where it listens and which version of GIOP it is called with.
 pub(crate) struct Peer {
@@ -36,7 +46,8 @@ pub(crate) struct Peer {
     /// The code sets of its connections.
     chosen: Option<Chosen>,
     framing: Framing,
-    core: Weak<Core>,
+    host: Weak<dyn Host>,
+    published: Arc<Published>,
     duplexes: Arc<Duplexes>,
     /// Whether it may call this ORB over the connections to it.
     offers: bool,
@@ -64,15 +75,17 @@ impl Drop for Peer {
 }
 
 impl Peer {
-    pub fn new(core: &Arc<Core>, endpoint: Endpoint, version: Version, chosen: Option<Chosen>) -> Self {
+    pub fn new(of: Home<'_>, endpoint: Endpoint, version: Version, chosen: Option<Chosen>) -> Self {
+        let Home { options, published, duplexes, host } = of;
         Self {
             endpoint,
             version,
             chosen,
-            framing: Framing::of(&core.options),
-            core: Arc::downgrade(core),
-            duplexes: Arc::clone(&core.duplexes),
-            offers: core.options.offer_bidirectional && version >= Version::V1_2 && offer(core).is_some(),
+            framing: Framing::of(options),
+            host,
+            published: Arc::clone(published),
+            duplexes: Arc::clone(duplexes),
+            offers: options.offer_bidirectional && version >= Version::V1_2 && offer(published).is_some(),
             idle: Default::default(),
             open: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
@@ -101,7 +114,7 @@ impl Peer {
         if self.may_open(CONNECTIONS_PER_SERVER) {
             return self.connect(deadline);
         }
-        if current::is_serving() {
+        if is_serving() {
             // Whoever has a connection may wait for what this thread serves.
             let may_open = self.may_open(CONNECTIONS_PER_SERVER_NESTED);
             return if may_open { self.connect(deadline) } else { Err(io::ErrorKind::ResourceBusy.into()) };
@@ -244,12 +257,13 @@ impl Peer {
 
     fn opening(&self) -> Opening {
         let chosen = self.chosen.map(|chosen| (CODE_SETS, chosen.to_context().to_vec()));
-        let core = self.core.upgrade().filter(|_| self.offers);
-        let offered = core.as_ref().and_then(|core| offer(core));
+        let offers = self.offers && self.host.strong_count() > 0;
+        let offered = offers.then(|| offer(&self.published)).flatten();
         Opening {
             version: self.version,
             ids: RequestIds::of_connecting_end(),
-            served: offered.as_ref().map(|_| Served::new(&self.core, Chosen::DEFAULT.characters)),
+            served: (offered.as_ref())
+                .map(|_| Served::new(Weak::clone(&self.host), Chosen::DEFAULT.characters)),
             first: chosen.into_iter().chain(offered).collect(),
             characters: self.characters(),
             framing: self.framing,

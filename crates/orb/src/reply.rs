@@ -7,8 +7,8 @@ use punctual_giop::{
     self as giop, Completion, Decoder, Encode, Encoder, Reference, SystemException, TaggedList,
 };
 
-use crate::current;
 use crate::exception::marshal;
+use crate::frames;
 use crate::operations::Operations;
 
 /// What implements objects. Skeletons that `punctual-idl` generates do.
@@ -106,7 +106,7 @@ impl<'a> Reply<'a> {
         }
         let begin =
             |contexts: TaggedList<'_>| message::Reply { id: self.id, status, contexts }.begin(self.to);
-        let open = current::with_reply_contexts(begin).map_err(unwritten)?;
+        let open = frames::with_reply_contexts(begin).map_err(unwritten)?;
         match write(self.to) {
             Ok(()) => open.finish(self.to).map_err(unwritten),
             Err(error) => {

@@ -26,11 +26,11 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use crate::call::{Call, Failure, Step, reply_step};
 use crate::contexts::Contexts;
 use crate::counted::Mutex;
-use crate::duplex::Served;
 use crate::exception::communication;
 use crate::framing::Framing;
 use crate::inbox::Inbox;
 use crate::outcome::Outcome;
+use crate::served::Served;
 use crate::session::{Session, unanswered};
 use crate::transport::{Deadline, Stream};
 
@@ -93,7 +93,7 @@ pub(crate) struct Opening {
     pub characters: CharacterSet,
     pub framing: Framing,
     /// What serves the requests of the other end, if it may send some.
-    pub served: Option<Served>,
+    pub served: Option<Arc<Served>>,
 }
 
 /// A connection of many callers.
@@ -103,7 +103,7 @@ pub(crate) struct Shared {
     waiting: Mutex<Waiting>,
     characters: CharacterSet,
     framing: Framing,
-    served: Option<Served>,
+    served: Option<Arc<Served>>,
     reader: OnceLock<ThreadId>,
     /// Wakes the reader.
     bell: OwnedFd,
@@ -133,11 +133,6 @@ impl Shared {
         let inbox = Inbox::new(self.framing);
         let name = "punctual-reply".to_owned();
         thread::Builder::new().name(name).spawn(move || reader.run(inbox)).map(drop)
-    }
-
-    /// What serves the requests of the other end.
-    pub fn served(&self) -> Option<&Served> {
-        self.served.as_ref()
     }
 
     /// Whether this thread reads its replies, and must not wait for one.
@@ -315,6 +310,14 @@ impl Shared {
                 (end, _) => return end,
             }
         }
+    }
+
+    /// Serves a request of the other end, if it may send some.
+    pub fn dispatch(self: &Arc<Self>, whole: Whole<'_>, message: &Message<'_>) {
+        let Some(served) = &self.served else { return };
+        let shared = Arc::clone(self);
+        // A broken connection is found by the reader.
+        served.dispatch(whole, message, move |bytes| _ = shared.send_message(bytes, None));
     }
 
     /// Gives an outcome to whom it is for. A reply that nobody awaits is dropped.

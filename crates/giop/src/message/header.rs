@@ -1,6 +1,6 @@
 //! The twelve bytes at the begin of each message (CORBA 15.4.1), and messages that are being written.
 
-use crate::{ByteOrder, Encode, Encoder, Error as CdrError, Version};
+use crate::{ByteOrder, Encode, Encoder, Error as CdrError, MESSAGE_HEADER_BYTES, Version};
 
 /// What a message is for. Its number is its place in this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,7 +96,7 @@ const FLAG_MORE: u8 = 2;
 
 impl Header {
     /// Bytes of a header.
-    pub const BYTES: usize = 12;
+    pub const BYTES: usize = MESSAGE_HEADER_BYTES;
     /// Where the flags are.
     const FLAGS_AT: usize = 6;
     /// Where the size is.

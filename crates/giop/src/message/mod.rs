@@ -19,7 +19,7 @@ pub use locate::{LocateReply, LocateRequest, LocateStatus};
 pub use request::{Reply, ReplyStatus, Request, Response};
 pub use target::{Addressing, Target};
 
-use crate::reassembly::Whole;
+use crate::whole::Whole;
 use crate::{Decode, Decoder, Encode, Encoder, Error as CdrError, Version};
 
 /// A message. The decoder of its body is behind the fields.

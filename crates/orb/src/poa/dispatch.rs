@@ -11,15 +11,14 @@ use punctual_giop::{
 use sharded_slab::Entry;
 
 use super::Poa;
-use super::adapter::Adapter;
 use super::key::{Key, NOWHERE, ObjectId};
 use super::policy::{RequestProcessing, ServantRetention};
 use super::refusal::{Refusal, Served, ending};
-use super::registry::{Active, Registry};
+use super::registry::{Active, Adapter, Registry};
 use super::serving::{Diversion, Serving};
 use crate::counted::{Counted, count};
-use crate::current;
 use crate::exception::{bad_operation, marshal, no_adapter, not_active, panicked};
+use crate::frames;
 use crate::reply::{Reply, Servant};
 
 /// The interface that all objects have.
@@ -197,7 +196,7 @@ impl Adapter {
     fn upcall(self: &Arc<Self>, servant: &dyn Servant, call: &mut Incoming<'_, '_>, reply: &mut Reply<'_>) {
         let _serves = self.enter();
         let _turn = self.turns.as_ref().map(|turns| turns.enter());
-        let _current = current::Serves::begin(self, call.key, call.contexts);
+        let _current = frames::Serves::begin(Arc::<Self>::clone(self), call.key, call.contexts);
         let answered = match servant.operations().find(call.operation) {
             None => implicit(servant, call, reply),
             Some(operation) => {

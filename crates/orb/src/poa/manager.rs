@@ -5,14 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use punctual_giop::exception::minor;
-use punctual_giop::{Completion, SystemException, SystemExceptionKind as Kind};
-
-use super::adapter::Adapter;
-use super::refusal::Refusal;
 use crate::counted::Mutex;
-use crate::duty::may_wait_for_adapters;
-use crate::exception::held_too_long;
 
 /// What becomes of requests. Its number is its place in this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +42,14 @@ impl fmt::Debug for Common {
     }
 }
 
+/// An adapter, as its manager has it.
+pub(super) trait Managed: Send + Sync {
+    /// Its objects are not active any more, where an activator makes their servants.
+    fn etherealize_all(&self);
+    /// Waits until no request is being served.
+    fn wait_until_idle(&self);
+}
+
 /// The manager of one or more object adapters.
 #[derive(Clone, Debug)]
 pub struct Manager(Arc<Inner>);
@@ -58,7 +59,7 @@ struct Inner {
     changes: Mutex<()>,
     changed: Condvar,
     common: Arc<Common>,
-    adapters: Mutex<Vec<Weak<Adapter>>>,
+    adapters: Mutex<Vec<Weak<dyn Managed>>>,
 }
 
 impl fmt::Debug for Inner {
@@ -78,15 +79,15 @@ impl Manager {
         }))
     }
 
-    fn adapters(&self) -> MutexGuard<'_, Vec<Weak<Adapter>>> {
+    fn adapters(&self) -> MutexGuard<'_, Vec<Weak<dyn Managed>>> {
         self.0.adapters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It manages this adapter, too.
-    pub(super) fn add(&self, adapter: &Arc<Adapter>) {
+    pub(super) fn add(&self, adapter: Weak<dyn Managed>) {
         let mut adapters = self.adapters();
         adapters.retain(|one| one.strong_count() > 0);
-        adapters.push(Arc::downgrade(adapter));
+        adapters.push(adapter);
     }
 
     /// How long a request waits at most while its manager holds.
@@ -131,7 +132,7 @@ impl Manager {
     pub fn deactivate(&self, etherealize: bool) -> Result<(), Inactive> {
         self.change(State::Inactive)?;
         if etherealize {
-            let adapters: Vec<Arc<Adapter>> = self.adapters().iter().filter_map(Weak::upgrade).collect();
+            let adapters: Vec<Arc<dyn Managed>> = self.adapters().iter().filter_map(Weak::upgrade).collect();
             adapters.iter().for_each(|adapter| adapter.etherealize_all());
         }
         Ok(())
@@ -140,7 +141,7 @@ impl Manager {
     /// Waits until no request is being served by its adapters: after [`Manager::hold_requests`] and the others,
     /// what the standard's `wait_for_completion` does. A servant must not wait for itself.
     pub fn wait_until_idle(&self) {
-        let adapters: Vec<Arc<Adapter>> = self.adapters().iter().filter_map(Weak::upgrade).collect();
+        let adapters: Vec<Arc<dyn Managed>> = self.adapters().iter().filter_map(Weak::upgrade).collect();
         adapters.iter().for_each(|adapter| adapter.wait_until_idle());
     }
 
@@ -158,27 +159,11 @@ impl Manager {
         Ok(())
     }
 
-    /// Lets a request pass, or says why not.
-    pub(super) fn admit(&self) -> Result<(), Refusal> {
-        match self.state() {
-            State::Active => Ok(()),
-            State::Holding if !may_wait_for_adapters() => Err(Refusal::Held(self.clone())),
-            State::Holding => self.wait(),
-            State::Discarding => Err(discarded().into()),
-            State::Inactive => {
-                Err(SystemException::new(Kind::ObjAdapter, minor::INACTIVE, Completion::No).into())
-            }
-        }
-    }
-
-    fn wait(&self) -> Result<(), Refusal> {
+    /// Waits until it does not hold requests any more, at most as long as they may wait: what becomes of them then.
+    pub(super) fn wait_while_holding(&self) -> State {
         let changes = self.0.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let holds = |_: &mut ()| self.state() == State::Holding;
         drop(self.0.changed.wait_timeout_while(changes, self.hold_max(), holds));
-        if self.state() == State::Holding { Err(held_too_long().into()) } else { self.admit() }
+        self.state()
     }
-}
-
-fn discarded() -> SystemException {
-    SystemException::new(Kind::Transient, minor::DISCARDED, Completion::No)
 }

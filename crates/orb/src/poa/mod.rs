@@ -5,13 +5,12 @@
 //! | `policy` | the seven policies |
 //! | `key` | object keys: places with generations, and names |
 //! | `registry` | all adapters and objects of an ORB, by place |
-//! | `adapter` | one adapter, and its objects by identifier |
+//! | `registry::adapter` | one adapter, and its objects by identifier |
 //! | `manager` | whether requests are served, wait or are refused |
 //! | `refusal` | why a request is not served now |
 //! | `serving` | default servants, servant managers, adapter activators |
 //! | `dispatch` | from a request to its servant |
 
-mod adapter;
 mod dispatch;
 mod error;
 mod key;
@@ -23,23 +22,23 @@ mod registry;
 mod serving;
 
 use std::fmt;
+use std::ptr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 
 use punctual_giop::Reference;
 
-use adapter::address;
 use key::NOWHERE;
+use manager::Managed as _;
 use refusal::{Refusal, ending};
-use registry::Active;
+use registry::{Active, address};
 use serving::Serving;
 
 use crate::counted::{Counted, count};
-use crate::current;
 use crate::exception::adapter_failed;
+use crate::frames::innermost;
 use crate::reply::Servant;
 
-pub(crate) use adapter::Adapter;
 pub(crate) use dispatch::Located;
 pub(crate) use key::id_of_key;
 pub(crate) use refusal::Served;
@@ -51,7 +50,7 @@ pub use policy::{
     IdAssignment, IdUniqueness, ImplicitActivation, Lifespan, Policies, RequestProcessing, ServantRetention,
     ThreadModel,
 };
-pub(crate) use registry::Registry;
+pub(crate) use registry::{Adapter, Registry};
 pub use serving::{AdapterActivator, Cookie, Diversion, Ending, ServantActivator, ServantLocator};
 
 /// An object adapter.
@@ -85,7 +84,8 @@ impl Poa {
         let entry = registry.adapters.vacant_entry().expect("the table has room for more than memory has");
         let adapter = Arc::new(Adapter::new(registry, names, entry.key(), policies, manager.clone()));
         entry.insert(Arc::clone(&adapter));
-        manager.add(&adapter);
+        let managed: Weak<Adapter> = Arc::downgrade(&adapter);
+        manager.add(managed);
         Self::of(registry, &adapter)
     }
 
@@ -401,9 +401,9 @@ impl Poa {
     pub fn servant_to_id(&self, servant: &Arc<dyn Servant>) -> Result<ObjectId, PoaError> {
         if let Serving::Default(default) = self.adapter.serving()
             && address(&default) == address(servant)
-            && current::poa().is_ok_and(|poa| Arc::ptr_eq(&poa.adapter, &self.adapter))
+            && let Some(id) = self.called()
         {
-            return current::object_id().map_err(|_| PoaError::ServantNotActive);
+            return Ok(id);
         }
         if let Some(id) = self.adapter.objects().by_servant.get(&address(servant)) {
             return Ok(id.clone());
@@ -412,6 +412,15 @@ impl Poa {
             ImplicitActivation::Yes => self.activate_object(Arc::clone(servant)),
             ImplicitActivation::No => Err(PoaError::ServantNotActive),
         }
+    }
+
+    /// The object that is called by the request that this thread serves, if it is one of this adapter.
+    fn called(&self) -> Option<ObjectId> {
+        let called = innermost(|frame| {
+            let adapter = frame.adapter.as_ref()?;
+            ptr::addr_eq(Arc::as_ptr(adapter), Arc::as_ptr(&self.adapter)).then(|| id_of_key(&frame.key))
+        });
+        called.ok().flatten().flatten()
     }
 
     /// The reference of the object that a servant implements; it is activated if policies say so.

@@ -1,9 +1,11 @@
 //! Why a request is not served now.
 
+use punctual_giop::exception::minor;
 use punctual_giop::{Completion, SystemException, SystemExceptionKind as Kind};
 
-use super::manager::Manager;
+use super::manager::{Manager, State};
 use super::serving::Diversion;
+use crate::duty::may_wait_for_adapters;
 use crate::exception::held_too_long;
 
 /// Why a request is not served now.
@@ -38,6 +40,26 @@ impl Served {
             Self::Held(_) => Err(held_too_long()),
         }
     }
+}
+
+impl Manager {
+    /// Lets a request pass, or says why not.
+    pub(super) fn admit(&self) -> Result<(), Refusal> {
+        match self.state() {
+            State::Active => Ok(()),
+            State::Holding if !may_wait_for_adapters() => Err(Refusal::Held(self.clone())),
+            State::Holding if self.wait_while_holding() == State::Holding => Err(held_too_long().into()),
+            State::Holding => self.admit(),
+            State::Discarding => Err(discarded().into()),
+            State::Inactive => {
+                Err(SystemException::new(Kind::ObjAdapter, minor::INACTIVE, Completion::No).into())
+            }
+        }
+    }
+}
+
+fn discarded() -> SystemException {
+    SystemException::new(Kind::Transient, minor::DISCARDED, Completion::No)
 }
 
 /// An object is ending: a later call finds a new servant.

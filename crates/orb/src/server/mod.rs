@@ -4,14 +4,14 @@
 //! |---|---|
 //! | `listener` | sockets at which clients connect |
 //! | `addresses` | the addresses of references |
-//! | `answer` | from a message to what it is answered |
 //! | `threads` | a thread for each connection |
 //! | `reactor`, `connection`, `bell` | one thread that reads all connections |
 //! | `pool` | threads that call servants for it |
+//! | `adopted` | connections on which both ends call, from the offer on |
 //! | `held` | requests that wait for their adapter |
 
 mod addresses;
-mod answer;
+mod adopted;
 mod bell;
 mod connection;
 mod held;
@@ -32,9 +32,6 @@ use bell::Bell;
 use listener::Listener;
 use pool::Pool;
 use threads::Threads;
-
-pub(crate) use answer::{answer_message, new_outbox};
-pub(crate) use reactor::serve_until_readable;
 
 /// Servants run on it.
 const STACK_BYTES: usize = 1 << 20;

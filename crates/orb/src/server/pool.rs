@@ -15,10 +15,10 @@ use punctual_giop::reassembly::Joined;
 use punctual_giop::{ByteOrder, Encoder, Version};
 
 use super::STACK_BYTES;
-use super::answer::{Answer, answer, refuse_request};
 use super::bell::Bell;
 use super::connection::Connection;
 use super::held::Held;
+use crate::answer::{Answer, answer, give_back_memory, refuse_request};
 use crate::core::Core;
 use crate::counted::Mutex;
 use crate::exception::no_thread;
@@ -210,7 +210,7 @@ impl Pool {
     fn serve(&self, job: Job, outbox: &mut Encoder) {
         outbox.set_characters(job.characters);
         let send = |bytes: &[u8]| send(&job.connection, bytes, &self.bell);
-        match answer(&self.core, job.message.whole(), outbox, &mut |bytes| send(bytes)) {
+        match answer(&self.core.registry, job.message.whole(), outbox, &mut |bytes| send(bytes)) {
             Answer::Done(_) if self.is_cancelled(&job) => {}
             Answer::Done(_) => send(outbox.as_bytes()),
             Answer::End => {
@@ -219,7 +219,7 @@ impl Pool {
             }
             Answer::Held(manager) => self.hold(Held::by(manager), job, outbox),
         }
-        super::answer::give_back_memory(outbox);
+        give_back_memory(outbox);
     }
 
     /// Keeps a request until its adapter lets it pass, if there is a place.

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use punctual_giop::{Encoder, message};
 
 use super::STACK_BYTES;
-use super::answer::{Answer, answer, new_outbox, refuse};
+use super::adopted::{adopt, is_offered};
 use super::listener::Listener;
+use crate::answer::{Answer, answer, new_outbox, refuse};
 use crate::core::Core;
 use crate::counted::Mutex;
-use crate::duplex::{adopt, is_offered};
 use crate::framing::Framing;
 use crate::inbox::Inbox;
 use crate::limits::{ACCEPT_PAUSE, GOODBYE};
@@ -145,7 +145,7 @@ fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
                 stream.shutdown();
             }
         };
-        let answered = answer(core, inbox.message(), &mut outbox, &mut send);
+        let answered = answer(&core.registry, inbox.message(), &mut outbox, &mut send);
         if let Answer::Done(Some(id)) = answered {
             // Who asked may not wait any more. The socket is looked at only where the servant took long.
             let took_long = begun != tick();

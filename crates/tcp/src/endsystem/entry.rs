@@ -7,7 +7,6 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
 
-use super::listening::refuse;
 use super::{Reset, Segments, Status};
 use crate::config::Setting;
 use crate::connection::{Connection, Ended, Received, State};
@@ -104,7 +103,7 @@ impl<M: Memory> Entry<M> {
     }
 
     pub fn refuse(&mut self, now: Instant) -> Option<Reset> {
-        refuse(&mut self.connection, self.address?, now)
+        Reset::ending(&mut self.connection, self.address?, now)
     }
 
     pub const fn flow(&self) -> Flow {

@@ -11,6 +11,7 @@ use punctual_analysis::Instant;
 use punctual_proto::memory::Memory;
 
 use super::{Endsystem, Segments};
+use crate::connection::Connection;
 
 /// Resets that wait for the handler. More are dropped: the peers of those find out when they send.
 pub const RESETS_MAX: usize = 64;
@@ -22,6 +23,15 @@ pub struct Reset {
     pub packet: Vec<u8>,
     /// The hardware address that the peer's segments came from.
     pub address: u64,
+}
+
+impl Reset {
+    /// Ends a connection at once; the reset for its peer, at this hardware address.
+    pub(super) fn ending(connection: &mut Connection, address: u64, now: Instant) -> Option<Self> {
+        let mut packet = Vec::new();
+        connection.abort();
+        connection.output(now, &mut packet).then_some(Self { packet, address })
+    }
 }
 
 /// The connections of one such handler, and when they have work.

@@ -40,15 +40,8 @@ impl<M: Memory> Accepted<M> {
 
     /// Nobody adopts it: the reset for its peer, which has seen it open.
     pub fn refuse(mut self, now: Instant) -> Option<Reset> {
-        refuse(&mut self.connection, self.address, now)
+        Reset::ending(&mut self.connection, self.address, now)
     }
-}
-
-/// Ends a connection at once; the reset for its peer, at this hardware address.
-pub(super) fn refuse(connection: &mut Connection, address: u64, now: Instant) -> Option<Reset> {
-    let mut packet = Vec::new();
-    connection.abort();
-    connection.output(now, &mut packet).then_some(Reset { packet, address })
 }
 
 pub(super) struct Listening<M: Memory> {

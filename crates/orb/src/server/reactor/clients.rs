@@ -11,10 +11,10 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::super::STACK_BYTES;
+use super::super::adopted::adopt;
 use super::super::connection::Connection;
 use super::super::listener::Listener;
 use super::{Entry, LISTENERS, Reactor};
-use crate::duplex::adopt;
 use crate::inbox::Inbox;
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN};
 use crate::transport::Stream;

@@ -38,13 +38,12 @@ use super::held::Held;
 use super::listener::Listener;
 use super::pool::Pool;
 use crate::core::Core;
+use crate::duty::{never_wait_for_adapters, set_meanwhile};
 use crate::framing::Framing;
 use crate::inbox::Inbox;
 use crate::limits::{EVENTS_PER_TURN, GOODBYE};
 use crate::transport::{Deadline, Stream, left};
 use clients::await_clients;
-
-pub(crate) use nested::serve_until_readable;
 
 /// What rings: no connection has this number.
 const BELL: u64 = u64::MAX;
@@ -115,7 +114,7 @@ pub(super) fn run(
     bell: Arc<Bell>,
     pool: Option<(Arc<Pool>, Vec<JoinHandle<()>>)>,
 ) {
-    crate::duty::never_wait_for_adapters();
+    never_wait_for_adapters();
     let (pool, threads) = pool.map_or((None, Vec::new()), |(pool, threads)| (Some(pool), threads));
     let reactor = Rc::new(Reactor {
         core: Arc::clone(core),
@@ -136,12 +135,13 @@ pub(super) fn run(
         outbox: Cell::new(None),
     });
     if reactor.pool.is_none() {
-        nested::set_of_thread(Some(Rc::clone(&reactor)));
+        let work: Rc<Reactor> = Rc::clone(&reactor);
+        set_meanwhile(Some(work));
     }
     while !reactor.bell.is_stopped() {
         reactor.turn(None);
     }
-    nested::set_of_thread(None);
+    set_meanwhile(None);
     reactor.end();
     // Threads in servants that never return are not waited for.
     drop(threads);

@@ -1,41 +1,32 @@
 //! Requests within requests: while a servant waits for a reply, its thread serves others.
 
-use std::cell::RefCell;
 use std::io;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{Reactor, timespec};
+use crate::duty::Meanwhile;
 use crate::transport::{Deadline, Stream, left};
 
-thread_local! {
-    static OF_THREAD: RefCell<Option<Rc<Reactor>>> = const { RefCell::new(None) };
-}
-
-/// This thread has this reactor, whose servants may wait for replies.
-pub(super) fn set_of_thread(reactor: Option<Rc<Reactor>>) {
-    OF_THREAD.set(reactor);
-}
-
-/// Serves requests until there is something to read, if this is the thread of a reactor that calls servants.
-pub(crate) fn serve_until_readable(stream: &Stream, deadline: Deadline) -> io::Result<()> {
-    let Some(reactor) = OF_THREAD.with_borrow(Clone::clone) else { return Ok(()) };
-    reactor.leave_served_alone();
-    loop {
-        let now = Instant::now();
-        let until = [left(deadline)?, reactor.next_event(now)].into_iter().flatten().min();
-        let mut fds = [PollFd::new(stream, PollFlags::IN), PollFd::new(&reactor.epoll, PollFlags::IN)];
-        match poll(&mut fds, until.and_then(timespec).as_ref()) {
-            Err(rustix::io::Errno::INTR) => continue,
-            polled => polled?,
-        };
-        if !fds[0].revents().is_empty() {
-            return Ok(());
+impl Meanwhile for Reactor {
+    /// Serves requests: this is the thread of a reactor that calls servants.
+    fn work_until_readable(&self, stream: &Stream, deadline: Deadline) -> io::Result<()> {
+        self.leave_served_alone();
+        loop {
+            let now = Instant::now();
+            let until = [left(deadline)?, self.next_event(now)].into_iter().flatten().min();
+            let mut fds = [PollFd::new(stream, PollFlags::IN), PollFd::new(&self.epoll, PollFlags::IN)];
+            match poll(&mut fds, until.and_then(timespec).as_ref()) {
+                Err(rustix::io::Errno::INTR) => continue,
+                polled => polled?,
+            };
+            if !fds[0].revents().is_empty() {
+                return Ok(());
+            }
+            self.turn(Some(Duration::ZERO));
         }
-        reactor.turn(Some(Duration::ZERO));
     }
 }
 

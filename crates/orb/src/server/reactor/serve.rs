@@ -6,11 +6,11 @@ use std::sync::Arc;
 use punctual_giop::reassembly::Whole;
 use punctual_giop::{Encoder, SystemException};
 
-use super::super::answer::{Answer, Kind, answer, give_back_memory, kind, refuse, refuse_request};
+use super::super::adopted::is_offered;
 use super::super::held::Held;
 use super::super::pool::Job;
 use super::{Entry, Next, Reactor};
-use crate::duplex::is_offered;
+use crate::answer::{Answer, Kind, answer, give_back_memory, kind, refuse, refuse_request};
 use crate::exception::no_thread;
 use crate::limits::{MESSAGES_PER_TURN, NESTED_MAX};
 
@@ -112,7 +112,7 @@ impl Reactor {
                 entry.connection.stream.shutdown();
             }
         };
-        let answered = answer(&self.core, entry.inbox.message(), outbox, &mut send);
+        let answered = answer(&self.core.registry, entry.inbox.message(), outbox, &mut send);
         self.served.borrow_mut().pop();
         entry.characters = outbox.characters();
         match answered {

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use super::super::answer::{give_back_memory, refuse_request};
 use super::clients::await_clients;
 use super::{Entry, Next, Reactor};
+use crate::answer::{give_back_memory, refuse_request};
 use crate::exception::{held_too_long, no_thread};
 
 impl Reactor {

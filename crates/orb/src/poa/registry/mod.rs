@@ -3,6 +3,8 @@
 //! Both tables are slabs whose places have generations: a look-up takes no lock, and what is removed stays
 //! until the last request that uses it has ended.
 
+mod adapter;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -11,17 +13,19 @@ use std::time::Duration;
 use punctual_giop::Reference;
 use sharded_slab::{Entry, Slab};
 
-use super::Poa;
-use super::adapter::Adapter;
-use super::error::PoaError;
-use super::key::ObjectId;
-use super::manager::Common;
-use super::serving::ServantActivator;
+use crate::poa::error::PoaError;
+use crate::poa::key::ObjectId;
+use crate::poa::manager::Common;
+use crate::poa::serving::ServantActivator;
+pub(crate) use adapter::Adapter;
+pub(in crate::poa) use adapter::address;
+
 use crate::counted::{Counted, RwLock, count};
+use crate::poa::Poa;
 use crate::reply::Servant;
 
 /// An object that has a servant.
-pub(super) struct Active {
+pub(in crate::poa) struct Active {
     /// The place of its adapter.
     pub adapter: usize,
     pub id: ObjectId,
@@ -45,10 +49,10 @@ type Publish = dyn Fn(&str, Vec<u8>) -> Option<Reference> + Send + Sync;
 /// All adapters and objects.
 pub(crate) struct Registry {
     /// Tells the keys of this process from those of others.
-    pub(super) process: u64,
-    pub(super) adapters: Slab<Arc<Adapter>>,
-    pub(super) objects: Slab<Active>,
-    pub(super) managers: Arc<Common>,
+    pub(in crate::poa) process: u64,
+    pub(in crate::poa) adapters: Slab<Arc<Adapter>>,
+    pub(in crate::poa) objects: Slab<Active>,
+    pub(in crate::poa) managers: Arc<Common>,
     root: OnceLock<Poa>,
     publish: Box<Publish>,
     /// Keys that an application chose, whose requests are forwarded.
@@ -77,13 +81,13 @@ impl Registry {
     }
 
     /// The adapter at a place, without a lock.
-    pub(super) fn adapter_at(&self, place: usize) -> Option<Entry<'_, Arc<Adapter>>> {
+    pub(in crate::poa) fn adapter_at(&self, place: usize) -> Option<Entry<'_, Arc<Adapter>>> {
         count(Counted::Adapter);
         self.adapters.get(place)
     }
 
     /// The object at a place, without a lock.
-    pub(super) fn object_at(&self, place: usize) -> Option<Entry<'_, Active>> {
+    pub(in crate::poa) fn object_at(&self, place: usize) -> Option<Entry<'_, Active>> {
         count(Counted::Object);
         self.objects.get(place)
     }
@@ -104,11 +108,11 @@ impl Registry {
     }
 
     /// Where requests for a key that an application chose are forwarded to.
-    pub(super) fn of_key(&self, key: &[u8]) -> Option<Reference> {
+    pub(in crate::poa) fn of_key(&self, key: &[u8]) -> Option<Reference> {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    pub(super) fn publish(&self, interface: &str, key: Vec<u8>) -> Result<Reference, PoaError> {
+    pub(in crate::poa) fn publish(&self, interface: &str, key: Vec<u8>) -> Result<Reference, PoaError> {
         (self.publish)(interface, key).ok_or(PoaError::NoAddress)
     }
 }

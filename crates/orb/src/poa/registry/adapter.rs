@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use super::Poa;
-use super::key::ObjectId;
-use super::manager::Manager;
-use super::one_at_a_time::OneAtATime;
-use super::policy::{Lifespan, Policies, RequestProcessing, ServantRetention, ThreadModel};
-use super::refusal::{Refusal, ending};
-use super::registry::{Active, Registry};
-use super::serving::{AdapterActivator, Ending, ServantActivator, Serving};
+use super::{Active, Registry};
 use crate::counted::{Mutex, RwLock};
 use crate::duty::may_wait_for_adapters;
+use crate::poa::Poa;
+use crate::poa::key::ObjectId;
+use crate::poa::manager::{Managed, Manager};
+use crate::poa::one_at_a_time::OneAtATime;
+use crate::poa::policy::{Lifespan, Policies, RequestProcessing, ServantRetention, ThreadModel};
+use crate::poa::refusal::{Refusal, ending};
+use crate::poa::serving::{AdapterActivator, Ending, ServantActivator, Serving};
 use crate::reply::Servant;
 
 /// Which objects are active, by identifier and by servant.
 #[derive(Debug, Default)]
-pub(super) struct Objects {
+pub(in crate::poa) struct Objects {
     pub by_id: HashMap<ObjectId, usize>,
     /// Only where a servant implements one object.
     pub by_servant: HashMap<usize, ObjectId>,
@@ -51,7 +51,7 @@ impl Objects {
 }
 
 /// What tells servants apart.
-pub(super) fn address(servant: &Arc<dyn Servant>) -> usize {
+pub(in crate::poa) fn address(servant: &Arc<dyn Servant>) -> usize {
     Arc::as_ptr(servant).cast::<()>() as usize
 }
 
@@ -62,23 +62,23 @@ pub(crate) struct Adapter {
     pub place: usize,
     pub policies: Policies,
     pub manager: Manager,
-    pub(super) objects: Mutex<Objects>,
-    pub(super) children: Mutex<HashMap<Box<str>, Poa>>,
-    pub(super) serving: RwLock<Serving>,
-    pub(super) activator: RwLock<Option<Arc<dyn AdapterActivator>>>,
-    pub(super) turns: Option<OneAtATime>,
+    pub(in crate::poa) objects: Mutex<Objects>,
+    pub(in crate::poa) children: Mutex<HashMap<Box<str>, Poa>>,
+    pub(in crate::poa) serving: RwLock<Serving>,
+    pub(in crate::poa) activator: RwLock<Option<Arc<dyn AdapterActivator>>>,
+    pub(in crate::poa) turns: Option<OneAtATime>,
     /// Servants are made and given back one at a time (CORBA 11.3.6).
-    pub(super) incarnations: OneAtATime,
+    pub(in crate::poa) incarnations: OneAtATime,
     /// Children are made one at a time, so that none is asked for twice.
-    pub(super) activations: OneAtATime,
-    pub(super) registry: Weak<Registry>,
+    pub(in crate::poa) activations: OneAtATime,
+    pub(in crate::poa) registry: Weak<Registry>,
     /// An activator was told of an object's end.
-    pub(super) ended: Condvar,
+    pub(in crate::poa) ended: Condvar,
     /// Its activator is told nothing any more.
-    pub(super) is_silent: AtomicBool,
+    pub(in crate::poa) is_silent: AtomicBool,
     /// All objects are ending.
-    pub(super) is_ending: AtomicBool,
-    pub(super) is_destroyed: AtomicBool,
+    pub(in crate::poa) is_ending: AtomicBool,
+    pub(in crate::poa) is_destroyed: AtomicBool,
     calls: AtomicUsize,
     /// How many wait until it is idle.
     waits: AtomicUsize,
@@ -118,43 +118,32 @@ impl Adapter {
         }
     }
 
-    pub(super) fn objects(&self) -> MutexGuard<'_, Objects> {
+    pub(in crate::poa) fn objects(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn children(&self) -> MutexGuard<'_, HashMap<Box<str>, Poa>> {
+    pub(in crate::poa) fn children(&self) -> MutexGuard<'_, HashMap<Box<str>, Poa>> {
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn serving(&self) -> Serving {
+    pub(in crate::poa) fn serving(&self) -> Serving {
         self.serving.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A request is being served, until the answer is dropped.
-    pub(super) fn enter(&self) -> Serves<'_> {
+    pub(in crate::poa) fn enter(&self) -> Serves<'_> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         Serves(self)
     }
 
-    /// Waits until no request is being served.
-    pub(super) fn wait_until_idle(&self) {
-        let (lock, changed) = &self.idle;
-        let mut guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        self.waits.fetch_add(1, Ordering::SeqCst);
-        while self.calls.load(Ordering::SeqCst) > 0 {
-            guard = changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
-        }
-        self.waits.fetch_sub(1, Ordering::SeqCst);
-    }
-
     /// Whether an activator makes its servants.
-    pub(super) fn has_activator(&self) -> bool {
+    pub(in crate::poa) fn has_activator(&self) -> bool {
         self.policies.request_processing == RequestProcessing::ServantManager
             && self.policies.servant_retention == ServantRetention::Retain
     }
 
     /// Its objects are not active any more. An activator is told of each when its last request has ended.
-    pub(super) fn end_all(&self) {
+    pub(in crate::poa) fn end_all(&self) {
         let Some(registry) = self.registry.upgrade() else { return };
         let places: Vec<usize> = {
             let mut objects = self.objects();
@@ -168,16 +157,8 @@ impl Adapter {
         places.into_iter().for_each(|place| _ = registry.objects.remove(place));
     }
 
-    /// As [`Adapter::end_all`], for adapters with an activator.
-    pub(super) fn etherealize_all(&self) {
-        if self.has_activator() {
-            self.is_ending.store(true, Ordering::SeqCst);
-            self.end_all();
-        }
-    }
-
     /// An object has ended: its activator is told, unless it is not to be.
-    pub(super) fn tell(&self, active: &Active, activator: &dyn ServantActivator, adapter: &Poa) {
+    pub(in crate::poa) fn tell(&self, active: &Active, activator: &dyn ServantActivator, adapter: &Poa) {
         let _turn = self.incarnations.enter();
         let is_used = self.objects().unuse(address(&active.servant));
         if !self.is_silent.load(Ordering::SeqCst) {
@@ -192,7 +173,7 @@ impl Adapter {
     }
 
     /// Waits until an object that was deactivated has ended: then it can be made again (CORBA 11.3.6.2).
-    pub(super) fn wait_for_end(&self, id: &ObjectId) -> Result<(), Refusal> {
+    pub(in crate::poa) fn wait_for_end(&self, id: &ObjectId) -> Result<(), Refusal> {
         let until = Instant::now() + self.manager.hold_max();
         let mut objects = self.objects();
         while objects.ending.contains(id) {
@@ -206,8 +187,29 @@ impl Adapter {
     }
 }
 
+impl Managed for Adapter {
+    /// As [`Adapter::end_all`], for adapters with an activator.
+    fn etherealize_all(&self) {
+        if self.has_activator() {
+            self.is_ending.store(true, Ordering::SeqCst);
+            self.end_all();
+        }
+    }
+
+    /// Waits until no request is being served.
+    fn wait_until_idle(&self) {
+        let (lock, changed) = &self.idle;
+        let mut guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waits.fetch_add(1, Ordering::SeqCst);
+        while self.calls.load(Ordering::SeqCst) > 0 {
+            guard = changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.waits.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// A request that is being served.
-pub(super) struct Serves<'a>(&'a Adapter);
+pub(in crate::poa) struct Serves<'a>(&'a Adapter);
 
 impl Drop for Serves<'_> {
     fn drop(&mut self) {

@@ -10,16 +10,15 @@ use punctual_giop::message::{self, Header, LocateReply, LocateStatus, Message, R
 use punctual_giop::reassembly::Whole;
 use punctual_giop::{ByteOrder, Encode, Encoder, Error, SystemException, Version};
 
-use crate::core::Core;
 use crate::exception::no_code_set;
 use crate::limits::REPLY_BYTES_KEPT;
-use crate::poa::{Located, Manager, Served};
+use crate::poa::{Located, Manager, Registry, Served};
 use crate::reply::{Reply, Sender};
 use crate::session::Session;
 use crate::transport::Stream;
 
 /// Tells the other side that its bytes are no message.
-pub(super) fn refuse(stream: &Stream, outbox: &mut Encoder) {
+pub(crate) fn refuse(stream: &Stream, outbox: &mut Encoder) {
     outbox.clear();
     if message::write_message_error(outbox).is_ok() {
         // The connection ends all the same.
@@ -40,7 +39,7 @@ pub(crate) enum Answer {
 
 /// What a message asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A servant, or an adapter.
     Request(RequestId),
     /// That this request is not served.
@@ -50,7 +49,7 @@ pub(super) enum Kind {
 }
 
 /// What a message asks for, and the code set that it may choose.
-pub(super) fn kind(whole: Whole<'_>, characters: &mut CharacterSet) -> Kind {
+pub(crate) fn kind(whole: Whole<'_>, characters: &mut CharacterSet) -> Kind {
     match Message::read_whole(whole) {
         Ok(Message::Request(request, _)) => {
             if let Some(Ok(chosen)) = request.contexts.find(CODE_SETS).map(Chosen::of_context) {
@@ -73,11 +72,16 @@ pub(crate) fn new_outbox() -> Encoder {
 
 /// Writes the answer to a message of a client, if it has one. `send` sends what the client gets before the
 /// servant is called.
-pub(super) fn answer(core: &Arc<Core>, whole: Whole<'_>, outbox: &mut Encoder, send: Sender<'_>) -> Answer {
+pub(crate) fn answer(
+    registry: &Arc<Registry>,
+    whole: Whole<'_>,
+    outbox: &mut Encoder,
+    send: Sender<'_>,
+) -> Answer {
     outbox.clear();
     let (action, message) = Session::new(Role::Server).receive(whole);
     match (action, message) {
-        (Action::Dispatch, Some(message)) => match answer_message(core, whole, message, outbox, send) {
+        (Action::Dispatch, Some(message)) => match answer_message(registry, whole, message, outbox, send) {
             Answer::Done(_) if outbox.as_bytes().is_empty() => Answer::Done(None),
             answer => answer,
         },
@@ -96,7 +100,7 @@ pub(super) fn answer(core: &Arc<Core>, whole: Whole<'_>, outbox: &mut Encoder, s
 
 /// Writes the answer to a request, if it has one, into an empty outbox.
 pub(crate) fn answer_message(
-    core: &Arc<Core>,
+    registry: &Arc<Registry>,
     whole: Whole<'_>,
     message: Message<'_>,
     outbox: &mut Encoder,
@@ -117,13 +121,13 @@ pub(crate) fn answer_message(
             }
             arguments.set_characters(outbox.characters());
             let mut reply = Reply::new(outbox, request.id, request.response, send);
-            match core.registry.dispatch(&request, arguments, &mut reply) {
+            match registry.dispatch(&request, arguments, &mut reply) {
                 Served::Done => Answer::Done(Some(request.id)),
                 Served::Held(manager) => Answer::Held(manager),
             }
         }
         Message::LocateRequest(request) => {
-            let located = request.target.object_key().map(|key| core.registry.locate(key));
+            let located = request.target.object_key().map(|key| registry.locate(key));
             let located = located.unwrap_or(Located::Unknown);
             // Its bytes are known to exist.
             let _ = write_located(request.id, &located, outbox);
@@ -134,7 +138,7 @@ pub(crate) fn answer_message(
 }
 
 /// Writes why a request is not served; nothing if nobody awaits its reply.
-pub(super) fn refuse_request(whole: Whole<'_>, outbox: &mut Encoder, why: &SystemException) {
+pub(crate) fn refuse_request(whole: Whole<'_>, outbox: &mut Encoder, why: &SystemException) {
     outbox.clear();
     let Some(Ok(header)) = whole.bytes.first_chunk().map(Header::parse) else { return };
     answer_with(outbox, header.version);
@@ -161,7 +165,7 @@ fn write_unlocated(id: RequestId, why: &SystemException, outbox: &mut Encoder) -
 }
 
 /// Gives the memory of a long reply back.
-pub(super) fn give_back_memory(outbox: &mut Encoder) {
+pub(crate) fn give_back_memory(outbox: &mut Encoder) {
     if outbox.as_bytes().len() > REPLY_BYTES_KEPT {
         let characters = outbox.characters();
         *outbox = Encoder::new(ByteOrder::NATIVE, outbox.version());

@@ -1,0 +1,116 @@
+//! Requests of the other end of a connection on which both ends call.
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::thread;
+
+use crossbeam_utils::atomic::AtomicCell;
+use punctual_giop::characters::CharacterSet;
+use punctual_giop::codeset::Chosen;
+use punctual_giop::context::CODE_SETS;
+use punctual_giop::message::{Message, RequestId, Response};
+use punctual_giop::reassembly::Whole;
+use punctual_giop::{ByteOrder, Encoder};
+
+use crate::answer::{answer_message, new_outbox};
+use crate::counted::Mutex;
+use crate::exception::crowded;
+use crate::limits::DUPLEX_REQUESTS_MAX;
+use crate::poa::Registry;
+use crate::reply::Reply;
+
+/// The ORB, as connections have it: they do not keep it alive.
+pub(crate) trait Host: Send + Sync {
+    /// The objects that requests may call.
+    fn registry(&self) -> &Arc<Registry>;
+}
+
+/// What serves the requests of the other end of a connection.
+pub(crate) struct Served {
+    host: Weak<dyn Host>,
+    /// Requests that are served now, and whether they were cancelled.
+    running: Mutex<HashMap<RequestId, bool>>,
+    /// Of strings in the requests of the other end.
+    characters: AtomicCell<CharacterSet>,
+}
+
+impl Served {
+    pub fn new(host: Weak<dyn Host>, characters: CharacterSet) -> Arc<Self> {
+        Arc::new(Self { host, running: Mutex::default(), characters: AtomicCell::new(characters) })
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<RequestId, bool>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody awaits the reply any more.
+    pub fn cancel(&self, id: RequestId) {
+        if let Some(is_cancelled) = self.running().get_mut(&id) {
+            *is_cancelled = true;
+        }
+    }
+
+    /// A request begins. `false` if there are too many.
+    fn begin(&self, id: RequestId) -> bool {
+        let mut running = self.running();
+        running.len() < DUPLEX_REQUESTS_MAX && running.insert(id, false).is_none()
+    }
+
+    /// A request has ended. Whether its reply is awaited.
+    fn end(&self, id: RequestId) -> bool {
+        self.running().remove(&id) == Some(false)
+    }
+
+    /// Serves a request of the other end, on a thread of its own. `send` sends on the connection, whose reader finds it if that
+    /// is broken.
+    pub fn dispatch(
+        self: &Arc<Self>,
+        whole: Whole<'_>,
+        message: &Message<'_>,
+        send: impl Fn(&[u8]) + Clone + Send + 'static,
+    ) {
+        let id = match message {
+            Message::Request(request, _) => {
+                if let Some(Ok(chosen)) = request.contexts.find(CODE_SETS).map(Chosen::of_context) {
+                    self.characters.store(chosen.characters);
+                }
+                request.id
+            }
+            Message::LocateRequest(request) => request.id,
+            _ => return,
+        };
+        if !self.begin(id) {
+            return refuse(message, &send);
+        }
+        let (served, joined, sends) = (Arc::clone(self), whole.to_joined(), send.clone());
+        let serve = move || served.serve(id, joined.whole(), &sends);
+        if thread::Builder::new().name("punctual-serve".to_owned()).spawn(serve).is_err() {
+            self.end(id);
+            refuse(message, &send);
+        }
+    }
+
+    fn serve(&self, id: RequestId, whole: Whole<'_>, send: &dyn Fn(&[u8])) {
+        let mut outbox = new_outbox();
+        outbox.set_characters(self.characters.load());
+        if let (Some(host), Ok(message)) = (self.host.upgrade(), Message::read_whole(whole)) {
+            let mut before = |bytes: &[u8]| send(bytes);
+            // It has a thread of its own, which waits for adapters.
+            answer_message(host.registry(), whole, message, &mut outbox, &mut before);
+        }
+        if self.end(id) && !outbox.as_bytes().is_empty() {
+            send(outbox.as_bytes());
+        }
+    }
+}
+
+/// Refuses a request for which there is no thread. It was not begun.
+fn refuse(message: &Message<'_>, send: &dyn Fn(&[u8])) {
+    let Message::Request(request, arguments) = message else { return };
+    if !request.response.is_expected() {
+        return;
+    }
+    let mut outbox = Encoder::new(ByteOrder::NATIVE, arguments.version());
+    Reply::new(&mut outbox, request.id, Response::Target, &mut |_| {}).system(&crowded());
+    send(outbox.as_bytes());
+}
