@@ -47,9 +47,21 @@ pub(crate) struct Recovery {
     resend: Option<u32>,
     is_partial: bool,
     is_answered: bool,
+    /// Segments of data that left again.
+    resent: u64,
 }
 
 impl Recovery {
+    /// Counts segments of data that left again.
+    pub(crate) const fn count_resent(&mut self, segments: u64) {
+        self.resent += segments;
+    }
+
+    /// Segments of data that left again.
+    pub(crate) const fn resent(&self) -> u64 {
+        self.resent
+    }
+
     /// No byte is in flight yet; the first will have the number `start`. At most `send_bytes` are in flight.
     pub(crate) fn new(start: u32, send_bytes: usize) -> Self {
         Self {
@@ -67,6 +79,7 @@ impl Recovery {
             resend: None,
             is_partial: false,
             is_answered: false,
+            resent: 0,
         }
     }
 

@@ -107,8 +107,6 @@ pub struct Connection {
     timestamp_offset: u32,
     time_wait: Option<Instant>,
     ended: Option<Ended>,
-    /// Segments of data that left again.
-    resent: u64,
 }
 
 impl Connection {
@@ -143,7 +141,6 @@ impl Connection {
             timestamp_offset: secrets.timestamp_offset(flow),
             time_wait: None,
             ended: None,
-            resent: 0,
         })
     }
 
@@ -194,7 +191,7 @@ impl Connection {
 
     /// Segments of data that were sent again.
     pub const fn resent(&self) -> u64 {
-        self.resent
+        self.recovery.resent()
     }
 
     /// Bytes that the peer takes now beyond those that it has acknowledged, and those that this end takes.

@@ -28,7 +28,7 @@ impl Connection {
             self.machine.set_mtu(self.flow, self.path.current(), now);
         }
         if self.has_to_send_again() && self.send_again(now, packet) {
-            self.resent += 1;
+            self.recovery.count_resent(1);
             return true;
         }
         if self.probe(now, packet) {
@@ -161,7 +161,7 @@ impl Connection {
         let Some((seq, payload)) = edge::payload(packet) else { return };
         let end = seq.wrapping_add(payload.len() as u32);
         let is_again = !payload.is_empty() && before(seq, was_sent);
-        self.resent += u64::from(is_again);
+        self.recovery.count_resent(u64::from(is_again));
         if is_again {
             self.ahead.lost(was_sent);
             self.rtt.sent_again();

@@ -92,7 +92,7 @@ impl Connection {
                 self.recovery.copy(seq, length, &mut payload);
                 self.write_data(seq, &payload, now, packet);
                 self.rtt.sent_again();
-                self.resent += 1;
+                self.recovery.count_resent(1);
                 true
             }
         };
