@@ -308,7 +308,8 @@ fn flows_and_packets_of_best_effort_are_bounded_and_what_is_idle_makes_room() {
 fn a_crowd_that_becomes_current_goes_by_deadline() {
     let mut link = scheduler(2, 1_000);
     let channels = 3 * LINK_MOVES_MAX;
-    let due = |number: u32| u64::from(number.wrapping_mul(2_654_435_761) >> 16);
+    // The last to be moved are the most urgent.
+    let due = |number: u32| u64::from(channels - number);
     for number in 0..channels {
         let flow = link.add_channel(1, Nanos::ZERO);
         let key =
@@ -347,6 +348,20 @@ fn a_crowd_that_one_call_moves_is_served_by_that_call() {
         let first = link.poll(Instant(100)).map(|scheduled| scheduled.packet);
         assert_eq!(first, Some(LINK_MOVES_MAX - 1), "the earliest deadline, {behind:?}");
     }
+}
+
+/// What is current when it is queued needs no move: one call serves the first of any number.
+#[test]
+fn a_crowd_that_is_current_already_is_served_by_one_call() {
+    let mut link = scheduler(2, 1_000);
+    let now = Instant(100);
+    for number in 0..=LINK_MOVES_MAX {
+        let flow = link.add_channel(1, Nanos::ZERO);
+        let deadline = Instant(1_000 - u64::from(number));
+        link.enqueue(now, flow, Guaranteed { effective: now, deadline, wire_bytes: 500 }, number)
+            .expect("a slot");
+    }
+    assert_eq!(link.poll(now).map(|scheduled| scheduled.packet), Some(LINK_MOVES_MAX));
 }
 
 fn refuses(change: impl FnOnce(&mut NodeConfig)) -> bool {

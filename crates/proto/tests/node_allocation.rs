@@ -7,12 +7,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use punctual_proto::api::Port;
+use punctual_proto::api::{Port, RtuClass, RtuCost, RtuTerms};
+use punctual_proto::config::Admission;
 use punctual_proto::ids::{ChannelNumber, Cookie, LinkId, NodeId, PathId};
 use punctual_proto::limits::{BEST_EFFORT_SENDERS_MAX, HEADER_BYTES};
 use punctual_proto::node::Node;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Contract, Delivery, Instant, Nanos, Rate};
+use punctual_rig::handlers::{Bench, cpu};
 use punctual_rig::{TestInbox, TestMemory, TestOutbox, World, name, pattern};
 
 struct Counting;
@@ -204,4 +206,27 @@ fn a_port_takes_no_more_memory_than_its_node_declares_for_any_senders() {
     assert!(declared <= 32 << 10, "{declared} B");
     // Beside it tables of paths and shares.
     assert!(taken <= declared + (16 << 10), "{taken} B, of which {declared} are told");
+}
+
+/// Handlers that send come and go: what they take is free afterwards.
+#[test]
+fn handlers_that_are_gone_take_no_memory() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut bench = Bench::with_link(cpu(Admission::EDF), BitRate(100_000_000));
+    let class = RtuClass::LowDelay { interval: Nanos::from_millis(10), units: 2, priority: None };
+    let cost = RtuCost { run: Nanos::from_micros(2), unit: Nanos::from_micros(5) };
+    let terms = RtuTerms { class, deadline: None, quantum: 1, cost };
+    let mut in_use = Vec::new();
+    for turn in 0..400 {
+        let id = bench.register_sender(terms, 2, 200).expect("granted");
+        bench.bodies.remove(&id);
+        bench.node.remove_handler(id, bench.now);
+        let next = bench.now + Nanos::from_millis(1);
+        bench.run_until(next);
+        if turn % 100 == 99 {
+            in_use.push(IN_USE_BYTES.load(Ordering::Relaxed));
+        }
+    }
+    // HELLOs and rare events beside: far less than the room of the handlers that have gone.
+    assert!(in_use[3] - in_use[0] < 100_000, "{in_use:?}");
 }

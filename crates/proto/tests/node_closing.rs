@@ -3,7 +3,7 @@
 
 use punctual_proto::api::{CloseReason, Event, Port, Receipt};
 use punctual_proto::{BitRate, Contract, Delivery, Nanos, Policing, Rate};
-use punctual_rig::{Open, World, pattern};
+use punctual_rig::{Open, TestOutbox, World, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
 const BYTES: u32 = 1_000;
@@ -204,4 +204,17 @@ fn the_source_learns_where_messages_were_lost() {
         let lost_at = lost_at.map(|lost| (open.grant.place(&lost.stage), lost.messages));
         assert_eq!((delivered, late, lost_at), (16, 0, Some((format!("link {place}"), 4))));
     }
+}
+
+/// A host that has nothing but a flow of best effort must not be stopped as if it had nothing.
+#[test]
+fn a_host_with_a_flow_of_best_effort_alone_is_not_quiet() {
+    let mut world = World::line(2, RATE);
+    let to = "log@h2".parse().expect("an address");
+    let flow = world.nodes[0].open_best_effort(to, BYTES, TestOutbox::new(4, BYTES as usize), world.now);
+    world.run_for(Nanos::from_secs(1));
+    assert!(!world.nodes[0].is_quiet() && world.nodes[1].is_quiet());
+    world.nodes[0].close(flow.expect("a route"), world.now).expect("it is open");
+    world.run_for(Nanos::from_secs(1));
+    assert!(world.nodes[0].is_quiet());
 }

@@ -4,7 +4,7 @@
 use punctual_proto::api::StageKind;
 use punctual_proto::config::{Admission, RunPolicy};
 use punctual_proto::{BitRate, Contract, Horizon, Nanos, Rate};
-use punctual_rig::{World, line_config};
+use punctual_rig::{World, line_config, name, pattern};
 
 const PACKET: Nanos = Nanos::from_micros(300);
 /// More than what taking in a message costs beside its packets.
@@ -48,4 +48,31 @@ fn what_is_more_urgent_goes_between_the_packets_of_a_message() {
         let (others, between) = others_and_between(interval);
         assert!(others >= between, "{others} of others in the bound, {between} may come every {interval}");
     }
+}
+
+/// The application's time is charged once for each message, with the unit that hands the message over.
+#[test]
+fn a_receivers_time_is_charged_with_the_end_of_each_message() {
+    let mut world = World::line(2, BitRate(100_000_000));
+    let millis = Nanos::from_millis;
+    let time = Nanos::from_micros(700);
+    let contract = contract(3, millis(20), millis(100));
+    world.nodes[1].listen_with(name("port"), time).expect("free");
+    let open = world.open(0, 1, contract).expect("it fits");
+    world.tape = Some(Vec::new());
+    let messages = 4;
+    for number in 0..messages {
+        assert!(open.outbox.send(&pattern(1, number, contract.message_bytes_max as usize), world.now));
+        world.nodes[0].handle_ring(open.source, world.now);
+        world.run_for(millis(20));
+    }
+    world.run_for(millis(100));
+    let tape = world.tape.take().expect("a record");
+    let charged = format!("application: ({})", time.0);
+    let received: Vec<_> =
+        tape.iter().filter(|line| line.contains(" h2 ") && line.contains("Receive")).collect();
+    let with_time = received.iter().filter(|line| line.contains(&charged)).count() as u64;
+    assert_eq!(with_time, messages, "{received:?}");
+    assert!(received.len() as u64 > messages, "messages of several units: {received:?}");
+    assert!(received.last().is_some_and(|line| line.contains(&charged)), "{received:?}");
 }

@@ -523,3 +523,21 @@ fn what_is_given_away_counts_of_the_measured_rate() {
     let expected = before * CONFIGURED.0 / found.surely().0;
     assert!(used(&world).abs_diff(expected) * 50 < expected, "{before}, then {}: {expected}", used(&world));
 }
+
+/// A refusal says why the rate is unknown at present, as the status does.
+#[test]
+fn a_refusal_says_why_the_last_measurement_failed() {
+    let mut world = auto_world();
+    // HELLOs pass; what h2 says later is lost, and with it all answers to the measurement.
+    world.run_for(Nanos::from_millis(20));
+    world.tap = Some(Box::new(|node, _, _| node == 0));
+    assert_eq!(measured(&mut world, 0), Err(RateRefusal::NoAnswer));
+    let channel = ask(&mut world);
+    world.run_for(Nanos::from_millis(1));
+    let cause = world.events[0].iter().find_map(|event| match event {
+        Event::Refused { channel: of, refusal } if *of == channel => Some(refusal.cause.clone()),
+        _ => None,
+    });
+    assert_eq!(world.nodes[0].status(world.now).links[0].rate.refused, Some(RateRefusal::NoAnswer));
+    assert_eq!(cause, Some(RefuseCause::RateUnknown(RateRefusal::NoAnswer)));
+}

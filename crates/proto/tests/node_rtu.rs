@@ -442,6 +442,19 @@ fn a_handler_becomes_ready_at_its_time_and_at_no_other() {
     assert!(bench.node.poll_timeout() > Some(AT(40_000)));
 }
 
+/// A handler that is refused takes its timer with it.
+#[test]
+fn a_refused_handler_wakes_nobody() {
+    let mut bench = Bench::new(cpu(Admission::EDF));
+    bench.node.decide_elsewhere();
+    let id = bench.node.register_handler(terms(low(US(300), 1), US(80)), AT(0)).expect("asked");
+    bench.node.make_ready_at(id, Some(AT(5_000)));
+    let decision = bench.node.poll_decision().expect("a question");
+    bench.node.handle_decided(decision.decide(|| Instant(0)), AT(100));
+    assert!(matches!(bench.node.poll_rtu(), Some(RtuEvent::Refused(of, _)) if of == id));
+    assert_ne!(bench.node.poll_timeout(), Some(AT(5_000)));
+}
+
 /// Many timers that expire at once do not make one call of the node long, and none is lost.
 #[test]
 fn timers_that_expire_together_are_noticed_in_parts() {

@@ -1,0 +1,37 @@
+//! What has gone leaves nothing behind that changes a decision.
+
+use punctual_analysis::{
+    Admission, Blocking, Class, Demand, Interference, Nanos, Ppm, StageKey, StageModel, Urgency,
+};
+
+/// A stage at which many channels have come and gone searches as far as one at which none has.
+#[test]
+fn channels_that_are_gone_shorten_no_search() {
+    let model = StageModel {
+        blocking: Blocking::LargestUnit { best_effort: Nanos::ZERO },
+        interference: Interference::default(),
+        utilisation_limit: Ppm::ONE,
+    };
+    let of = |cost: u64, period: u64| {
+        let [cost, period] = [cost, period].map(Nanos::from_micros);
+        let urgency = Urgency::of_period(Class::Guaranteed, period);
+        let (release_latency, early) = (Nanos::ZERO, Nanos::ZERO);
+        Demand { cost, unit_cost_max: Nanos(1), period, release_latency, early, urgency, soft: None }
+    };
+    let limit = Nanos::from_secs(60);
+    let base = (of(500, 1_000), Nanos::from_micros(1_000));
+    let (mut old, mut fresh) = ((Admission::EDF.build)(model), (Admission::EDF.build)(model));
+    for policy in [&mut old, &mut fresh] {
+        policy.hold(StageKey(0), &base.0, base.1).expect("alone");
+    }
+    // The search for it takes in some 10,000 messages.
+    old.offer(&of(1_000_000, 2_500_000), limit).expect("it fits");
+    for turn in 0..60 {
+        let passing = (of(1, 1_000), Nanos::from_micros(700 + turn));
+        old.hold(StageKey(1), &passing.0, passing.1).expect("it fits");
+        assert!(old.release(StageKey(1)));
+    }
+    for longer in [of(8_000_000, 20_000_000), of(12_000_000, 30_000_000)] {
+        assert_eq!(old.offer(&longer, limit), fresh.offer(&longer, limit), "{longer:?}");
+    }
+}
