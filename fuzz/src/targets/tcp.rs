@@ -12,9 +12,13 @@ const SEGMENTS_AT_ONCE_MAX: usize = 5_000;
 /// Packets that the wire keeps in each direction; the oldest are lost.
 const PACKETS_ON_WIRE_MAX: usize = 64;
 const BUFFER_BYTES: usize = 4_096;
+const MTU_BYTES: u16 = 1_500;
+/// Here the buffers hold seven segments: enough for selective acknowledgements to repair a loss.
+const SMALL_MTU_BYTES: u16 = 576;
 
 struct World {
     now: Instant,
+    mtu_bytes: u16,
     stacks: [Stack; 2],
     /// The connection of each host, if it has one.
     ids: [Option<ConnectionId>; 2],
@@ -28,8 +32,8 @@ struct World {
     has_forger: bool,
 }
 
-fn config() -> Config {
-    Config { receive_bytes: BUFFER_BYTES, send_bytes: BUFFER_BYTES, ..Config::default() }
+fn config(mtu_bytes: u16) -> Config {
+    Config { receive_bytes: BUFFER_BYTES, send_bytes: BUFFER_BYTES, mtu_bytes, ..Config::default() }
 }
 
 fn byte(host: usize, at: u64) -> u8 {
@@ -37,14 +41,16 @@ fn byte(host: usize, at: u64) -> u8 {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(mtu_bytes: u16) -> Self {
+        let config = config(mtu_bytes);
         let mut stacks = [1, 2].map(|host| Stack::new(Secrets::new([host; 16])));
         let (client, server) = (std::net::IpAddr::from([10, 0, 0, 1]), ([10, 0, 0, 2], 80).into());
         let now = Instant(1_000_000_000);
-        stacks[1].listen(server, &config(), 2);
-        let id = stacks[0].connect(now, client, server, &config()).ok();
+        stacks[1].listen(server, &config, 2);
+        let id = stacks[0].connect(now, client, server, &config).ok();
         Self {
             now,
+            mtu_bytes,
             stacks,
             ids: [id, None],
             wire: Default::default(),
@@ -59,7 +65,7 @@ impl World {
     fn carry(&mut self, from: usize, packet: Vec<u8>) {
         let to = 1 - from;
         let segment = wire::parse(&packet).expect("a stack makes well-formed segments");
-        assert!(packet.len() <= 1500, "{} bytes", packet.len());
+        assert!(packet.len() <= usize::from(self.mtu_bytes), "{} bytes", packet.len());
         self.seen[to] = Some(segment);
         self.wire[to].push_back(packet);
         if self.wire[to].len() > PACKETS_ON_WIRE_MAX {
@@ -200,7 +206,7 @@ impl World {
 
 /// A conversation of two hosts over a wire that loses, repeats, reorders and forges, as the input determines.
 pub fn segment(data: &[u8]) {
-    let mut world = World::new();
+    let mut world = World::new(SMALL_MTU_BYTES);
     let mut input = Input::new(data);
     world.make();
     while world.step(&mut input).is_some() {}
@@ -225,6 +231,8 @@ pub fn segment_seeds() -> Vec<Vec<u8>> {
     let talk = [wire(), send(0, 3_000), wire(), vec![0x82], send(1, 1_000), wire(), vec![2]].concat();
     let end = [vec![3], wire(), vec![0x83], wire(), wait(100_000_000)].concat();
     let loss = [vec![7, 0, 7, 0], wait(2_000_000), wire(), vec![0x87, 0], wait(4_000_000), wire()].concat();
+    // The first and the third of seven segments are lost: the others' acknowledgements are selective, and no timer is needed.
+    let gaps = [wire(), send(0, 4_000), vec![0x87, 0, 0x87, 1], wire(), wire(), vec![0x82]].concat();
     let mut forged = vec![0x89, 16, 1, 0, 0, 0, 0, 100, 0];
     put_bytes(&mut forged, b"forged");
     vec![
@@ -232,13 +240,14 @@ pub fn segment_seeds() -> Vec<Vec<u8>> {
         [send(0, 100), loss, talk.clone(), end].concat(),
         [talk.clone(), forged.clone(), wire(), vec![4], wire()].concat(),
         [talk, vec![0x89, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0], wire()].concat(),
+        gaps,
     ]
 }
 
 /// An ICMP error, at a stack with a connection that the quoted segment may belong to. None ends it once it is open.
 pub fn quote(data: &[u8]) {
     let _: Option<Quote> = icmp::parse(data);
-    let mut world = World::new();
+    let mut world = World::new(MTU_BYTES);
     world.make();
     let _ = world.step(&mut Input::new(&[15]));
     let id = world.ids[1].expect("the connection is open");
@@ -253,7 +262,7 @@ pub fn quote(data: &[u8]) {
 
 /// Errors as routers send them, about the segment in flight and about others.
 pub fn quote_seeds() -> Vec<Vec<u8>> {
-    let mut world = World::new();
+    let mut world = World::new(MTU_BYTES);
     world.make();
     let _ = world.step(&mut Input::new(&[15]));
     world.send(1, 2_000);
