@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use clap::Args;
 use punctual::Nanos;
+use punctual_giop::characters::CharacterSet;
 use punctual_giop::{ByteOrder, Decoder, Encoder, TypeCode, Version};
 use punctual_idl::model::{DefinitionId, Direction, Kind, Specification, Type};
 use punctual_orb::{Options, Orb, Outcome as CallOutcome, SystemException};
@@ -69,6 +70,7 @@ struct Body {
     skipped: usize,
     order: ByteOrder,
     version: Version,
+    characters: CharacterSet,
 }
 
 impl Body {
@@ -77,11 +79,13 @@ impl Body {
         let mut bytes = vec![0; skipped];
         // It reads what is there.
         bytes.extend_from_slice(from.read(from.remaining()).unwrap_or_default());
-        Self { bytes, skipped, order: from.order(), version: from.version() }
+        let (order, version, characters) = (from.order(), from.version(), from.characters());
+        Self { bytes, skipped, order, version, characters }
     }
 
     fn decoder(&self) -> anyhow::Result<Decoder<'_>> {
         let mut from = Decoder::new(&self.bytes, self.order, self.version);
+        from.set_characters(self.characters);
         from.read(self.skipped)?;
         Ok(from)
     }
@@ -289,4 +293,25 @@ fn text(shown: &Value) -> String {
     let out = out.into_iter().flatten().map(|(name, value)| format!("{name} = {}", line(value)));
     let lines: Vec<String> = result.into_iter().chain(out).collect();
     if lines.is_empty() { "done".into() } else { lines.join("\n") }
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_giop::{Decode as _, Encode as _};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_in_the_code_set_of_its_connection() {
+        for characters in [CharacterSet::Utf8, CharacterSet::Latin1] {
+            let mut to = Encoder::new(ByteOrder::Big, Version::V1_2);
+            to.set_characters(characters);
+            String::from("\u{fc}1").encode(&mut to).expect("it has bytes");
+            let mut reply = Decoder::new(to.as_bytes(), ByteOrder::Big, Version::V1_2);
+            reply.set_characters(characters);
+            let body = Body::of(&mut reply);
+            let read = String::decode(&mut body.decoder().expect("it begins there"));
+            assert_eq!(read.as_deref(), Ok("\u{fc}1"), "{characters:?}");
+        }
+    }
 }
