@@ -15,15 +15,12 @@ use crate::limits::REPLY_BYTES_KEPT;
 use crate::poa::{Located, Manager, Registry, Served};
 use crate::reply::{Reply, Sender};
 use crate::session::Session;
-use crate::transport::Stream;
 
-/// Tells the other side that its bytes are no message.
-pub(crate) fn refuse(stream: &Stream, outbox: &mut Encoder) {
+/// Writes that the other side's bytes are no message. The connection ends after it.
+pub(crate) fn refuse_bytes(outbox: &mut Encoder) {
     outbox.clear();
-    if message::write_message_error(outbox).is_ok() {
-        // The connection ends all the same.
-        let _ = stream.write(outbox.as_bytes(), &[]);
-    }
+    // It is short: it has bytes.
+    let _ = message::write_message_error(outbox);
 }
 
 /// What follows a message.
@@ -86,8 +83,7 @@ pub(crate) fn answer(
             answer => answer,
         },
         (Action::SendError, _) => {
-            // It is short: it has bytes.
-            let _ = message::write_message_error(outbox);
+            refuse_bytes(outbox);
             Answer::End
         }
         (Action::Retry | Action::Fail | Action::SendClose, _) => Answer::End,

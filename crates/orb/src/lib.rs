@@ -53,6 +53,7 @@ mod server;
 mod session;
 mod shared;
 mod transport;
+mod wakeup;
 
 pub use std::borrow::Cow;
 pub use std::sync::Arc;

@@ -8,7 +8,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
@@ -21,7 +20,7 @@ use punctual_giop::reassembly::{Joined, Whole};
 use punctual_giop::{
     ByteOrder, Completion, Encoder, Reference, SystemException, SystemExceptionKind as Kind, Tagged, Version,
 };
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::call::{Call, Failure, Step, reply_step};
 use crate::contexts::Contexts;
@@ -33,6 +32,7 @@ use crate::outcome::Outcome;
 use crate::served::Served;
 use crate::session::{Session, unanswered};
 use crate::transport::{Deadline, Stream};
+use crate::wakeup::Wakeup;
 
 /// What is done with the outcome of a call.
 pub(crate) type Done = Box<dyn FnOnce(Outcome<'_>) + Send>;
@@ -106,7 +106,7 @@ pub(crate) struct Shared {
     served: Option<Arc<Served>>,
     reader: OnceLock<ThreadId>,
     /// Wakes the reader.
-    bell: OwnedFd,
+    wakeup: Wakeup,
 }
 
 impl Shared {
@@ -123,7 +123,7 @@ impl Shared {
             framing,
             served,
             reader: OnceLock::new(),
-            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            wakeup: Wakeup::new()?,
         }))
     }
 
@@ -184,7 +184,7 @@ impl Shared {
         first.clear();
         drop(outbox);
         if has_deadline {
-            self.ring();
+            self.wakeup.wake();
         }
         Ok(id)
     }
@@ -247,11 +247,6 @@ impl Shared {
             self.say(message::write_close_connection);
         }
         self.stream.shutdown();
-    }
-
-    fn ring(&self) {
-        // It fails only if it rings already.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 
     /// Reads until the connection ends.
@@ -387,13 +382,12 @@ impl Shared {
         let first = self.waiting().sent.values().filter_map(|sent| sent.deadline).chain(owed).min();
         let left = first.map(|first| first.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
-        let mut fds = [PollFd::new(&self.stream, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
+        let mut fds = [PollFd::new(&self.stream, PollFlags::IN), PollFd::new(&self.wakeup, PollFlags::IN)];
         match poll(&mut fds, left.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // Nothing to read is no failure: the stream woke it, or the time.
-        let _ = rustix::io::read(&self.bell, &mut [0u8; 8][..]);
+        self.wakeup.clear();
         Ok(())
     }
 }

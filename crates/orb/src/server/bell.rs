@@ -1,18 +1,17 @@
 //! Wakes the thread of a reactor.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::event::{EventfdFlags, eventfd};
-
 use crate::counted::Mutex;
+use crate::wakeup::Wakeup;
 
 /// What other threads tell the thread of a reactor.
 #[derive(Debug)]
 pub(crate) struct Bell {
-    event: OwnedFd,
+    wakeup: Wakeup,
     is_stopped: AtomicBool,
     /// Connections with bytes that their socket did not take.
     unsent: Mutex<Vec<u64>>,
@@ -20,20 +19,17 @@ pub(crate) struct Bell {
 
 impl Bell {
     pub fn new() -> io::Result<Self> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { event, is_stopped: AtomicBool::new(false), unsent: Mutex::default() })
+        Ok(Self { wakeup: Wakeup::new()?, is_stopped: AtomicBool::new(false), unsent: Mutex::default() })
     }
 
     /// Wakes the reactor.
     pub fn ring(&self) {
-        // It fails only if it rings already.
-        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        self.wakeup.wake();
     }
 
-    /// It does not ring any more. Whoever rang before has been heard.
-    pub fn hush(&self) {
-        // It fails only if it does not ring.
-        let _ = rustix::io::read(&self.event, &mut [0u8; 8][..]);
+    /// The reactor is awake, and looks at everything that it was woken for.
+    pub fn clear(&self) {
+        self.wakeup.clear();
     }
 
     /// The reactor is to end.
@@ -60,6 +56,6 @@ impl Bell {
 
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
+        self.wakeup.as_fd()
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use punctual_giop::{Encoder, message};
 use rustix::event::epoll::EventFlags;
 
+use super::bell::Bell;
 use crate::counted::Mutex;
 use crate::framing::Framing;
 use crate::transport::Stream;
@@ -56,6 +57,16 @@ impl Connection {
             self.send_part(&mut unsent, body)
         })?;
         Ok(unsent.bytes.is_empty())
+    }
+
+    /// Sends a reply from any thread. The reactor, which `bell` wakes, sends what the socket does not take.
+    pub fn reply(&self, message: &[u8], bell: &Bell) {
+        match self.send(message) {
+            Ok(true) => {}
+            Ok(false) => bell.has_unsent(self.number),
+            // The reactor finds its end.
+            Err(_) => self.stream.shutdown(),
+        }
     }
 
     fn send_part(&self, unsent: &mut Unsent, bytes: &[u8]) -> io::Result<()> {

@@ -52,6 +52,12 @@ struct Running {
     is_cancelled: bool,
 }
 
+impl Running {
+    fn is(&self, connection: u64, id: RequestId) -> bool {
+        self.connection == connection && self.id == id
+    }
+}
+
 /// The threads, and what waits for them.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -120,14 +126,14 @@ impl Pool {
         let mut queue = self.lock();
         queue.waiting.retain(|(_, job)| is_other(job));
         queue.held.retain(|(_, job)| is_other(job));
-        let is_this = |one: &&mut Running| one.connection == connection && one.id == id;
-        queue.running.iter_mut().filter(is_this).for_each(|one| one.is_cancelled = true);
+        let running = queue.running.iter_mut().filter(|one| one.is(connection, id));
+        running.for_each(|one| one.is_cancelled = true);
     }
 
     /// Whether the client of this request, which is being served, does not wait any more.
     fn is_cancelled(&self, job: &Job) -> bool {
-        let is_this = |one: &Running| one.connection == job.connection.number && one.id == job.id;
-        self.lock().running.iter().any(|one| is_this(one) && one.is_cancelled)
+        let queue = self.lock();
+        queue.running.iter().any(|one| one.is(job.connection.number, job.id) && one.is_cancelled)
     }
 
     /// Requests that have waited too long. Those whose adapter does not hold them any more go to a thread.
@@ -194,9 +200,7 @@ impl Pool {
             let (connection, id) = (job.connection.number, job.id);
             self.serve(job, &mut outbox);
             let mut queue = self.lock();
-            if let Some(at) =
-                queue.running.iter().position(|one| one.connection == connection && one.id == id)
-            {
+            if let Some(at) = queue.running.iter().position(|one| one.is(connection, id)) {
                 queue.running.swap_remove(at);
             }
             let is_last = queue.is_closed && queue.running.is_empty();
@@ -209,7 +213,7 @@ impl Pool {
 
     fn serve(&self, job: Job, outbox: &mut Encoder) {
         outbox.set_characters(job.characters);
-        let send = |bytes: &[u8]| send(&job.connection, bytes, &self.bell);
+        let send = |bytes: &[u8]| job.connection.reply(bytes, &self.bell);
         match answer(&self.core.registry, job.message.whole(), outbox, &mut |bytes| send(bytes)) {
             Answer::Done(_) if self.is_cancelled(&job) => {}
             Answer::Done(_) => send(outbox.as_bytes()),
@@ -236,16 +240,6 @@ impl Pool {
         }
         drop(queue);
         refuse_request(job.message.whole(), outbox, &no_thread());
-        send(&job.connection, outbox.as_bytes(), &self.bell);
-    }
-}
-
-/// Sends a reply. The reactor sends what the socket does not take.
-fn send(connection: &Connection, bytes: &[u8], bell: &Bell) {
-    match connection.send(bytes) {
-        Ok(true) => {}
-        Ok(false) => bell.has_unsent(connection.number),
-        // The reactor finds its end.
-        Err(_) => connection.stream.shutdown(),
+        job.connection.reply(outbox.as_bytes(), &self.bell);
     }
 }

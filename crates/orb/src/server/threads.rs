@@ -2,16 +2,15 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use punctual_giop::{Encoder, message};
 
 use super::STACK_BYTES;
 use super::adopted::{adopt, is_offered};
 use super::listener::Listener;
-use crate::answer::{Answer, answer, new_outbox, refuse};
+use crate::answer::{Answer, answer, new_outbox, refuse_bytes};
 use crate::core::Core;
 use crate::counted::Mutex;
 use crate::framing::Framing;
@@ -28,25 +27,40 @@ struct Open {
     is_closed: bool,
 }
 
+/// What the threads of all connections share.
+#[derive(Debug, Default)]
+struct Table {
+    open: Mutex<Open>,
+    /// A connection has ended.
+    ended: Condvar,
+}
+
+impl Table {
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remove(&self, number: u64) {
+        self.lock().streams.remove(&number);
+        self.ended.notify_all();
+    }
+}
+
 /// All connections of a server.
 #[derive(Debug, Default)]
-pub(super) struct Threads(Arc<Mutex<Open>>);
-
-fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
-    open.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub(super) struct Threads(Arc<Table>);
 
 impl Threads {
     /// Starts a thread that accepts clients.
     pub fn accept(&self, core: &Arc<Core>, listener: &Arc<Listener>) -> io::Result<JoinHandle<()>> {
-        let (core, listener, open) = (Arc::clone(core), Arc::clone(listener), Arc::clone(&self.0));
+        let (core, listener, table) = (Arc::clone(core), Arc::clone(listener), Arc::clone(&self.0));
         let builder = thread::Builder::new().name("punctual-accept".to_owned());
-        builder.spawn(move || accept_all(&core, &listener, &open))
+        builder.spawn(move || accept_all(&core, &listener, &table))
     }
 
     /// Ends all connections.
     pub fn close(&self) {
-        let mut open = lock(&self.0);
+        let mut open = self.0.lock();
         open.is_closed = true;
         // Each thread sends the reply that it owes, then says goodbye. Nobody waits long for a client that does not
         // read, or for a servant that does not end.
@@ -54,12 +68,9 @@ impl Threads {
             let _ = stream.set_write_timeout(Some(GOODBYE));
             stream.shutdown_read();
         }
-        drop(open);
-        let end = Instant::now() + GOODBYE;
-        while !lock(&self.0).streams.is_empty() && Instant::now() < end {
-            thread::sleep(Duration::from_millis(1));
-        }
-        lock(&self.0).streams.values().for_each(|stream| stream.shutdown());
+        let waited = self.0.ended.wait_timeout_while(open, GOODBYE, |open| !open.streams.is_empty());
+        let (open, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        open.streams.values().for_each(|stream| stream.shutdown());
     }
 }
 
@@ -79,10 +90,10 @@ fn say_goodbye(stream: &Stream, outbox: &mut Encoder) {
     }
 }
 
-fn accept_all(core: &Arc<Core>, listener: &Listener, open: &Arc<Mutex<Open>>) {
+fn accept_all(core: &Arc<Core>, listener: &Listener, table: &Arc<Table>) {
     while !core.is_shut_down() {
         match listener.accept() {
-            Ok(stream) => start(core, stream, open),
+            Ok(stream) => start(core, stream, table),
             Err(_) if core.is_shut_down() => return,
             // A client that is gone already: others may come.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -93,10 +104,10 @@ fn accept_all(core: &Arc<Core>, listener: &Listener, open: &Arc<Mutex<Open>>) {
 }
 
 /// Starts the thread of a connection, if there may be one more.
-fn start(core: &Arc<Core>, stream: Stream, open: &Arc<Mutex<Open>>) {
+fn start(core: &Arc<Core>, stream: Stream, table: &Arc<Table>) {
     let stream = Arc::new(stream);
     let number = {
-        let mut open = lock(open);
+        let mut open = table.lock();
         if open.is_closed || open.streams.len() >= core.options.connections_max {
             return close(&stream);
         }
@@ -105,15 +116,15 @@ fn start(core: &Arc<Core>, stream: Stream, open: &Arc<Mutex<Open>>) {
         open.streams.insert(number, Arc::clone(&stream));
         number
     };
-    let (core, of_thread) = (Arc::clone(core), Arc::clone(open));
+    let (core, of_thread) = (Arc::clone(core), Arc::clone(table));
     let serve = move || {
         serve(&core, &stream);
         stream.shutdown();
-        lock(&of_thread).streams.remove(&number);
+        of_thread.remove(number);
     };
     let name = "punctual-serve".to_owned();
     if thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(serve).is_err() {
-        lock(open).streams.remove(&number);
+        table.remove(number);
     }
 }
 
@@ -131,7 +142,9 @@ fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
             Err(_) if core.is_shut_down() => return say_goodbye(stream, &mut outbox),
             Err(error) => {
                 if error.kind() == io::ErrorKind::InvalidData {
-                    refuse(stream, &mut outbox);
+                    refuse_bytes(&mut outbox);
+                    // The connection ends all the same.
+                    let _ = stream.write(outbox.as_bytes(), &[]);
                 }
                 return;
             }

@@ -162,7 +162,7 @@ impl Reactor {
         let unfinished = self.unfinished.borrow().len();
         for event in &events {
             match event.data.u64() {
-                BELL => self.bell.hush(),
+                BELL => self.bell.clear(),
                 number => match self.listeners.get((LISTENERS - number) as usize) {
                     Some(listener) => self.accept(listener),
                     None => self.serve(number),

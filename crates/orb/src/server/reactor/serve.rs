@@ -10,7 +10,7 @@ use super::super::adopted::is_offered;
 use super::super::held::Held;
 use super::super::pool::Job;
 use super::{Entry, Next, Reactor};
-use crate::answer::{Answer, Kind, answer, give_back_memory, kind, refuse, refuse_request};
+use crate::answer::{Answer, Kind, answer, give_back_memory, kind, refuse_bytes, refuse_request};
 use crate::exception::no_thread;
 use crate::limits::{MESSAGES_PER_TURN, NESTED_MAX};
 
@@ -47,7 +47,9 @@ impl Reactor {
                 Err(error) => {
                     if error.kind() == io::ErrorKind::InvalidData {
                         let mut outbox = self.take_outbox();
-                        refuse(&entry.connection.stream, &mut outbox);
+                        refuse_bytes(&mut outbox);
+                        // The connection ends all the same; nobody waits for its client.
+                        let _ = entry.connection.send(outbox.as_bytes());
                         self.outbox.set(Some(outbox));
                     }
                     return Next::End;

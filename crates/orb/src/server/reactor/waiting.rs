@@ -58,11 +58,7 @@ impl Reactor {
         let mut outbox = self.take_outbox();
         for job in late {
             refuse_request(job.message.whole(), &mut outbox, &no_thread());
-            match job.connection.send(outbox.as_bytes()) {
-                Ok(true) => {}
-                Ok(false) => self.bell.has_unsent(job.connection.number),
-                Err(_) => job.connection.stream.shutdown(),
-            }
+            job.connection.reply(outbox.as_bytes(), &self.bell);
         }
         self.outbox.set(Some(outbox));
     }
