@@ -7,8 +7,9 @@
 use alloc::vec::Vec;
 
 use crate::characters::{CharacterSet, CodeSetId};
+use crate::context::CODE_SETS;
 use crate::reference::component::{Component, TAG_CODE_SETS};
-use crate::{ByteOrder, Decode, Decoder, Encode, Encoder, Error};
+use crate::{ByteOrder, Decode, Decoder, Encode, Encoder, Error, TaggedList};
 
 /// Code sets that a server understands, for one width of characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -132,5 +133,13 @@ impl Chosen {
         let characters = CharacterSet::from_id(CodeSetId(characters)).ok_or(Error::Character)?;
         let is_known = wide == 0 || wide == CodeSetId::UTF_16.0;
         if is_known { Ok(Self { characters, wide: wide != 0 }) } else { Err(Error::Character) }
+    }
+
+    /// What a client chose, by the service contexts of a request; `None` if they do not say it.
+    ///
+    /// # Errors
+    /// As [`Chosen::of_context`].
+    pub fn of_contexts(contexts: &TaggedList<'_>) -> Result<Option<Self>, Error> {
+        contexts.find(CODE_SETS).map(Self::of_context).transpose()
     }
 }

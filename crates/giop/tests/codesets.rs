@@ -2,9 +2,11 @@
 
 use punctual_giop::characters::CodeSetId;
 use punctual_giop::codeset::{Chosen, CodeSets, Incompatible, Understood};
-use punctual_giop::context::ListenPoints;
+use punctual_giop::context::{CODE_SETS, ListenPoints};
 use punctual_giop::reference::{Address, Component};
-use punctual_giop::{Any, ByteOrder, CharacterSet, Decode, Decoder, Encode, Encoder, Error, Version};
+use punctual_giop::{
+    Any, ByteOrder, CharacterSet, Decode, Decoder, Encode, Encoder, Error, Tagged, TaggedList, Version,
+};
 
 const UTF_8: u32 = CodeSetId::UTF_8.0;
 const LATIN1: u32 = CodeSetId::ISO_8859_1.0;
@@ -45,6 +47,9 @@ fn contexts_come_back() {
             let chosen = Chosen { characters, wide };
             let context = chosen.to_context();
             assert_eq!(Chosen::of_context(&context), Ok(chosen));
+            let all = [Tagged { id: CODE_SETS, data: &context }];
+            assert_eq!(Chosen::of_contexts(&TaggedList::from(&all[..])), Ok(Some(chosen)));
+            assert_eq!(Chosen::of_contexts(&TaggedList::default()), Ok(None));
             assert!(Chosen::of_context(&context[..11]).is_err());
         }
     }

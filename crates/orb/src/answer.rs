@@ -5,7 +5,6 @@ use std::sync::Arc;
 use punctual_giop::characters::CharacterSet;
 use punctual_giop::codeset::Chosen;
 use punctual_giop::connection::{Action, Role};
-use punctual_giop::context::CODE_SETS;
 use punctual_giop::message::{self, Header, LocateReply, LocateStatus, Message, RequestId};
 use punctual_giop::reassembly::Whole;
 use punctual_giop::{ByteOrder, Encode, Encoder, Error, SystemException, Version};
@@ -49,7 +48,7 @@ pub(crate) enum Kind {
 pub(crate) fn kind(whole: Whole<'_>, characters: &mut CharacterSet) -> Kind {
     match Message::read_whole(whole) {
         Ok(Message::Request(request, _)) => {
-            if let Some(Ok(chosen)) = request.contexts.find(CODE_SETS).map(Chosen::of_context) {
+            if let Ok(Some(chosen)) = Chosen::of_contexts(&request.contexts) {
                 *characters = chosen.characters;
             }
             Kind::Request(request.id)
@@ -107,13 +106,13 @@ pub(crate) fn answer_message(
     answer_with(outbox, header.version);
     match message {
         Message::Request(request, mut arguments) => {
-            match request.contexts.find(CODE_SETS).map(Chosen::of_context) {
-                Some(Ok(chosen)) => outbox.set_characters(chosen.characters),
-                Some(Err(_)) => {
+            match Chosen::of_contexts(&request.contexts) {
+                Ok(Some(chosen)) => outbox.set_characters(chosen.characters),
+                Err(_) => {
                     Reply::new(outbox, request.id, request.response, send).system(&no_code_set());
                     return Answer::Done(Some(request.id));
                 }
-                None => {}
+                Ok(None) => {}
             }
             arguments.set_characters(outbox.characters());
             let mut reply = Reply::new(outbox, request.id, request.response, send);

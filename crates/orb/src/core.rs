@@ -12,6 +12,7 @@ use punctual_giop::{ByteOrder, Encoder, Version};
 
 use crate::counted::Mutex;
 use crate::duplex::Duplexes;
+use crate::limits::SERVERS_KEPT;
 use crate::options::Options;
 use crate::peer::{Home, Peer};
 use crate::poa::Registry;
@@ -79,7 +80,7 @@ impl Core {
     ) -> Arc<Peer> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         // Servers that no reference names any more are forgotten when others come.
-        if peers.len() > 64 {
+        if peers.len() > SERVERS_KEPT {
             peers.retain(|_, peer| Arc::strong_count(peer) > 1);
         }
         let new = || Arc::new(Peer::new(self.home(), endpoint.clone(), version, chosen));

@@ -11,8 +11,8 @@ use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 use punctual_giop::Version;
 use punctual_giop::codeset::Chosen;
-use punctual_giop::context::{BI_DIR_IIOP, CODE_SETS, ListenPoints};
-use punctual_giop::message::{Message, Request};
+use punctual_giop::context::{BI_DIR_IIOP, ListenPoints};
+use punctual_giop::message::Message;
 use punctual_giop::reassembly::Whole;
 use punctual_giop::reference::Address;
 
@@ -82,9 +82,6 @@ pub(crate) fn offered(options: &Options, whole: Whole<'_>) -> Option<(ListenPoin
         return None;
     }
     let points = ListenPoints::of_context(request.contexts.find(BI_DIR_IIOP)?).ok()?;
-    Some((points, chosen(&request))).filter(|(points, _)| !points.0.is_empty())
-}
-
-fn chosen(request: &Request<'_>) -> Option<Chosen> {
-    request.contexts.find(CODE_SETS).and_then(|data| Chosen::of_context(data).ok())
+    let chosen = Chosen::of_contexts(&request.contexts).ok().flatten();
+    Some((points, chosen)).filter(|(points, _)| !points.0.is_empty())
 }

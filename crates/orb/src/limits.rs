@@ -64,6 +64,9 @@ pub const CONNECTIONS_PER_SERVER: usize = 5;
 /// connection, because its caller may wait for them.
 pub const CONNECTIONS_PER_SERVER_NESTED: usize = 64;
 
+/// Servers that are remembered even if no reference names them any more.
+pub const SERVERS_KEPT: usize = 64;
+
 /// Connections that a server has at the same time, unless configured.
 pub const CONNECTIONS_MAX: usize = 20_000;
 

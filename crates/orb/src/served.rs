@@ -7,7 +7,6 @@ use std::thread;
 use crossbeam_utils::atomic::AtomicCell;
 use punctual_giop::characters::CharacterSet;
 use punctual_giop::codeset::Chosen;
-use punctual_giop::context::CODE_SETS;
 use punctual_giop::message::{Message, RequestId, Response};
 use punctual_giop::reassembly::Whole;
 use punctual_giop::{ByteOrder, Encoder};
@@ -71,7 +70,7 @@ impl Served {
     ) {
         let id = match message {
             Message::Request(request, _) => {
-                if let Some(Ok(chosen)) = request.contexts.find(CODE_SETS).map(Chosen::of_context) {
+                if let Ok(Some(chosen)) = Chosen::of_contexts(&request.contexts) {
                     self.characters.store(chosen.characters);
                 }
                 request.id
