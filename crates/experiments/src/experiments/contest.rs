@@ -27,11 +27,6 @@ impl<'a> Contest<'a> {
         Self { contenders: Vec::new(), pairs: Vec::new(), setup, loads, conditions }
     }
 
-    /// What the hosts are like.
-    pub const fn setup(&self) -> PairSetup {
-        self.setup
-    }
-
     /// Two hosts for another world.
     ///
     /// # Errors
@@ -105,12 +100,12 @@ impl<'a> Contest<'a> {
             .in_turns(name, count, &mut self.contenders, |_, one| one.block(load, block).context(one.name))
     }
 
-    /// A block of every contender, under the only load.
+    /// A block of every contender, under load number `load`.
     ///
     /// # Errors
     /// As [`Contest::rounds`].
-    pub fn turn(&mut self, block: &Block) -> anyhow::Result<()> {
-        self.contenders.iter_mut().try_for_each(|one| one.block(0, block))
+    pub fn turn(&mut self, load: usize, block: &Block) -> anyhow::Result<()> {
+        self.contenders.iter_mut().try_for_each(|one| one.block(load, block))
     }
 
     /// Bytes of bulk that each world has delivered.

@@ -6,8 +6,8 @@ use super::Run::{Measured, Simulated};
 use super::{
     Carrier, Experiment, ONE_CLOCK, acceptance, clips, harts, harts_adapter, harts_endtoend, harts_overhead,
     harts_preemption, livelock, orb_demux, profile_limit, rio_bandwidth, rio_cost, rio_latency,
-    rio_roundtrip, rio_utilisation, rtu_latency, rtu_path, rtu_relay, rtu_roundtrip, rtu_streams, sim_scale,
-    sim_speed, small_messages, video_traces,
+    rio_utilisation, roundtrip, rtu_latency, rtu_path, rtu_relay, rtu_streams, sim_scale, sim_speed,
+    small_messages, video_traces,
 };
 
 /// Why an experiment needs both hosts on one machine, beside [`ONE_CLOCK`].
@@ -124,7 +124,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         "rio-roundtrip",
         "RIO 3.2.2; CLIPS 6 for the costs of a daemon",
         "the round trip of 64 B, spinning and blocking, embedded and through the daemon",
-        Measured(rio_roundtrip::run),
+        Measured(roundtrip::channels::run),
     ),
     Experiment::new(
         "rio-bandwidth",
@@ -156,7 +156,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         "rtu-roundtrip",
         "RTU 7.2, Idle (the ratio to the kernel)",
         "the round trip of 64 B and 8 KB over TCP, spinning and blocking, embedded and through the daemon",
-        Measured(rtu_roundtrip::run),
+        Measured(roundtrip::tcp::run),
     )
     .of_tcp(),
     Experiment::new(

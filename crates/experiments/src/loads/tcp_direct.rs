@@ -2,26 +2,17 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use punctual::Nanos;
 use punctual::tcp::{TcpHandler, TcpLead, TcpReply, TcpStream};
 use punctual_analysis::Instant;
-use punctual_os::clock::{now, wait_until};
 
-use super::Caller;
 use super::call::{Ask, Calls, Plan, calls};
 use super::tcp::{BYTES_MAX, Exchange, LENGTH_AT, whole};
+use super::{Caller, direct};
 use crate::measure::Sample;
-
-/// Most round trips of a run: the log is made beforehand, handlers must not allocate.
-const SAMPLES_MAX: usize = 1 << 18;
-/// How often the runner checks.
-const LOOK: Nanos = Nanos::from_millis(5);
-/// Without an answer for so long the loop is broken.
-const BROKEN: Nanos = Nanos::from_millis(500);
 
 /// A caller over a connection of an engine in this process, whose work the calling thread does while it waits.
 pub struct LeadingTcpCaller {
@@ -141,39 +132,15 @@ pub fn run(mut stream: TcpStream, bytes: usize, length: Nanos) -> anyhow::Result
     ensure!((LENGTH_AT.end..=BYTES_MAX).contains(&bytes), "{bytes} B");
     let mut message = vec![7; bytes];
     message[LENGTH_AT].copy_from_slice(&u32::try_from(bytes)?.to_le_bytes());
-    let (sender, finished) = sync_channel(1);
-    let progress = Arc::new(AtomicU64::new(0));
-    let seen = Arc::clone(&progress);
-    let mut log: Vec<Sample> = Vec::with_capacity(SAMPLES_MAX);
     let mut gathered = Gathered::new();
-    let mut begun = now();
-    let until = begun + length;
+    let (mut log, progress) = direct::log(length);
     stream.write_all(&message).context("the first request")?;
     let handler = stream.on_bytes(move |came, reply| {
         gathered.take(came, |_| {
-            let at = now();
-            log.push(Sample { begun, span: at.since(begun) });
-            seen.store(log.len() as u64, Ordering::Relaxed);
-            if at >= until || log.len() == SAMPLES_MAX {
-                // The runner waits for exactly this one.
-                let _ = sender.try_send(std::mem::take(&mut log));
-                return;
+            if log.answered() {
+                write(reply, &message);
             }
-            begun = at;
-            write(reply, &message);
         });
     })?;
-    let (mut last, mut since) = (0, now());
-    loop {
-        wait_until(now() + LOOK)?;
-        if let Ok(samples) = finished.try_recv() {
-            return Ok(samples);
-        }
-        let count = progress.load(Ordering::Relaxed);
-        if count != last {
-            (last, since) = (count, now());
-        } else if now().since(since) > BROKEN {
-            bail!("round trips stopped after {count}, {} calls of the handler", handler.calls());
-        }
-    }
+    progress.samples(|| format!("{} calls of its handler", handler.calls()))
 }

@@ -4,12 +4,13 @@
 use punctual::{BitRate, Contract, Nanos, Rate};
 use serde_json::json;
 
-use super::contest::{Contest, block};
-use super::{Conditions, Measured, judged};
+use super::super::contest::block;
+use super::super::{Conditions, FAST_COSTS, Measured, exceedance, judged};
+use super::{Group, World};
 use crate::excuse::Excuses;
 use crate::measure::{Side, Statistic, compare};
 use crate::report::{Plot, Series};
-use crate::testbed::{Contender, Hosting, LinkSpec, Options, Pair, PairSetup, SPIN, Wait};
+use crate::testbed::{Hosting, LinkSpec, Options, Pair, PairSetup, SPIN, Wait};
 
 const DECLARED_RATE: BitRate = BitRate(10_000_000_000);
 const BYTES: u32 = 64;
@@ -22,23 +23,6 @@ const DEADLINE: Nanos = Nanos::from_millis(5);
 /// Deadline of blocking clients. The stages share the rest of it by their cost: if leader and handler declare
 /// their time with cold caches, the bounds of the other stages must be longer than that.
 const PACED_DEADLINE: Nanos = Nanos::from_millis(10);
-
-/// How a world calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum World {
-    /// Kernel sockets.
-    Kernel,
-    /// The same system once more: shows the difference between two equal systems.
-    Again,
-    /// The drivers alone: the floor of whatever is built on them.
-    Bare,
-    /// The client's thread does its engine's work: one thread a host, as with sockets.
-    Leading,
-    /// The engine wakes the client.
-    Woken,
-    /// Engines in separate processes.
-    Daemon,
-}
 
 /// Worlds with a spinning client that can be called. The bare drivers do not run under every load.
 const SPINNING: [(&str, World); 3] = [
@@ -67,9 +51,9 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let has_floor = conditions.driver.bypasses_kernel() && conditions.peer.is_none();
     let mut others = 0;
     let mut open = |wait: Wait, worlds: &[(&'static str, World)]| {
-        let mut group = Group { worlds: Vec::new(), contest: Contest::new(setup, 1, conditions) };
-        for &(name, world) in worlds.iter().filter(|(_, world)| has_floor || *world != World::Bare) {
-            group.join(name, world, wait, others)?;
+        let mut group = Group::new(setup, 1, conditions);
+        for &named in worlds.iter().filter(|(_, world)| has_floor || *world != World::Bare) {
+            join(&mut group, named, wait, others)?;
             others += 1;
         }
         anyhow::Ok(group)
@@ -87,8 +71,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
         conditions.progress(format_args!("round {} of {count}", round + 1));
         // Blocking clients are called at a pace, so that every wait is a sleep; spinning clients call again
         // at once.
-        worlds.spinning.contest.turn(&block(length, Nanos::ZERO, BYTES))?;
-        worlds.blocking.contest.turn(&block(length, PACE, BYTES))?;
+        worlds.spinning.contest.turn(0, &block(length, Nanos::ZERO, BYTES))?;
+        worlds.blocking.contest.turn(0, &block(length, PACE, BYTES))?;
         let promise = promise(INTERVAL, DEADLINE);
         worlds.direct.push(pair.loop_directly(engine, promise, BYTES as usize, length)?);
     }
@@ -112,48 +96,33 @@ fn options(spin: bool, world: usize, conditions: &Conditions) -> Options {
         String::new()
     };
     let link = format!("reaction = \"1us\"\n{spinning}{}", ports.link);
-    Options { processor: super::FAST_COSTS.into(), link, ..ports }
+    Options { processor: FAST_COSTS.into(), link, ..ports }
 }
 
-/// Worlds that are called in turns, with their measurements.
-struct Group<'a> {
-    /// The kinds of the contenders, in their order.
-    worlds: Vec<World>,
-    contest: Contest<'a>,
-}
-
-impl Group<'_> {
-    /// A world that waits like that, the experiment's number `number`.
-    fn join(&mut self, name: &'static str, world: World, wait: Wait, number: usize) -> anyhow::Result<()> {
-        let conditions = self.contest.conditions;
-        let class = conditions.class();
-        let options = options(false, number, conditions);
-        let mut pair = self.contest.pair()?;
-        let mut channels = |hosting, waits| {
-            let engine = pair.start_engines(&options, hosting)?;
-            pair.call_channels(engine, promise(PACED_INTERVAL, PACED_DEADLINE), waits, class)
-        };
-        let caller = match world {
-            World::Leading => channels(Hosting::Embedded, [Wait::Lead, Wait::Direct])?,
-            World::Woken => channels(Hosting::Embedded, [Wait::Block, Wait::Direct])?,
-            World::Daemon => channels(Hosting::Daemon, [Wait::Block; 2])?,
-            World::Kernel | World::Again => pair.call_sockets(wait, class)?.0,
-            World::Bare => pair.call_adapters(&options, BYTES, wait, class)?,
-        };
-        self.worlds.push(world);
-        self.contest.join(name, class, caller, pair);
-        Ok(())
-    }
-
-    fn find(&self, world: World) -> Option<&Contender> {
-        let at = self.worlds.iter().position(|&other| other == world)?;
-        self.contest.contenders.get(at)
-    }
-
-    /// The side of a world that runs under every load.
-    fn side(&self, world: World) -> &Side {
-        &self.find(world).expect("all but the bare drivers are always called").sides[0]
-    }
+/// A world that waits like that, the experiment's number `number`.
+fn join(
+    group: &mut Group<'_>,
+    named: (&'static str, World),
+    wait: Wait,
+    number: usize,
+) -> anyhow::Result<()> {
+    let conditions = group.contest.conditions;
+    let class = conditions.class();
+    let options = options(false, number, conditions);
+    let mut pair = group.contest.pair()?;
+    let mut channels = |hosting, waits| {
+        let engine = pair.start_engines(&options, hosting)?;
+        pair.call_channels(engine, promise(PACED_INTERVAL, PACED_DEADLINE), waits, class)
+    };
+    let caller = match named.1 {
+        World::Leading => channels(Hosting::Embedded, [Wait::Lead, Wait::Direct])?,
+        World::Woken => channels(Hosting::Embedded, [Wait::Block, Wait::Direct])?,
+        World::Daemon => channels(Hosting::Daemon, [Wait::Block; 2])?,
+        World::Kernel | World::Again => pair.call_sockets(wait, class)?.0,
+        World::Bare => pair.call_adapters(&options, BYTES, wait, class)?,
+    };
+    group.join(named, class, caller, pair);
+    Ok(())
 }
 
 /// All that are compared.
@@ -176,10 +145,10 @@ fn judge(worlds: &Worlds<'_>, conditions: &Conditions, excuses: &Excuses) -> Mea
     let [spinning, blocking] = [&worlds.spinning, &worlds.blocking];
     for (what, ours, group, limit) in [
         ("spinning, in the program", &worlds.direct, spinning, 0.8),
-        ("blocking, in the program", blocking.side(World::Leading), blocking, 1.05),
-        ("blocking, through the daemon", blocking.side(World::Daemon), blocking, 2.0),
+        ("blocking, in the program", blocking.side(World::Leading, 0), blocking, 1.05),
+        ("blocking, through the daemon", blocking.side(World::Daemon, 0), blocking, 2.0),
     ] {
-        let [kernel, again] = [World::Kernel, World::Again].map(|world| group.side(world));
+        let [kernel, again] = [World::Kernel, World::Again].map(|world| group.side(world, 0));
         let found = compare(kernel, ours, again, Statistic::Median, excuses);
         let name = format!(
             "{what}: p50 against kernel sockets (A/A {:.3}, half-width {:.3})",
@@ -229,7 +198,7 @@ fn account(measured: &mut Measured, worlds: &Worlds<'_>, excuses: &Excuses) {
 
 fn plot(worlds: &Worlds<'_>, excuses: &Excuses) -> Plot {
     let line = |name: &str, colour, dashed, side| {
-        Series::new(name, colour, super::exceedance(side, excuses)).dashed(dashed)
+        Series::new(name, colour, exceedance(side, excuses)).dashed(dashed)
     };
     let spinning = [(World::Kernel, 0, true), (World::Bare, 3, true)].into_iter();
     let blocking = [
