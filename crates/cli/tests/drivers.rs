@@ -14,7 +14,7 @@ const NAMED: &[(&str, &str)] = &[
     ("cli/src/verbs/bench.rs", "an example of a command line"),
     ("experiments/src/experiments/mod.rs", "streams are compared with kernel sockets, over the same"),
     ("experiments/src/experiments/small_messages.rs", "one of its worlds is a bare kernel socket"),
-    ("experiments/src/experiments/rio_roundtrip.rs", "states the driver for which its targets hold"),
+    ("experiments/src/experiments/roundtrip/channels.rs", "states the driver for which its targets hold"),
     ("experiments/src/experiments/livelock/judge.rs", "states the driver for which its targets hold"),
     ("experiments/src/experiments/list.rs", "an experiment on the links that it makes in its process"),
     ("experiments/src/experiments/profile_limit/pair.rs", "that experiment"),
