@@ -5,7 +5,7 @@ mod cable;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cable::{
     A, B, FLOWS, LOW_DELAY, PATIENCE, address, bytes, cable, endsystem, exchange, patient, privileged,
@@ -196,10 +196,22 @@ fn a_stream_shows_its_state() {
     let listener = b.within(|| TcpListener::bind(address(B))).expect("a listener");
     a.within(|| {
         let endsystem = endsystem(FLOWS);
-        let stream = endsystem.connect_tcp(address(B), LOW_DELAY).unwrap_or_else(|error| panic!("{error}"));
-        let _kernels = listener.accept().expect("a connection");
+        let begun = Instant::now();
+        let mut stream =
+            endsystem.connect_tcp(address(B), LOW_DELAY).unwrap_or_else(|error| panic!("{error}"));
+        let (mut kernels, _) = listener.accept().expect("a connection");
+        kernels.write_all(&[7; 100]).expect("it is open");
+        stream.read_exact(&mut [0; 100]).expect("it is open");
         let status = stream.status().expect("it runs").expect("open");
+        let elapsed = begun.elapsed();
         assert_eq!((status.state, status.ended), (State::Established, None));
-        assert!(status.segments_in >= 1 && status.segments_out >= 2, "{status:?}");
+        assert!(status.segments_in >= 2 && status.segments_out >= 2, "{status:?}");
+        // No delay is longer than all of it, or no time.
+        let (mean, max) = status.delay_mean.zip(status.delay_max).expect("segments came");
+        assert!(mean > Nanos::ZERO && mean <= max && u128::from(max.0) <= elapsed.as_nanos(), "{status:?}");
+        assert!(status.bound_in.is_some() && status.bound_out.is_some(), "{status:?}");
+        let best_effort = endsystem.connect_tcp(address(B), Qos::BestEffort).expect("it connects");
+        let status = best_effort.status().expect("it runs").expect("open");
+        assert_eq!((status.bound_in, status.bound_out), (None, None));
     });
 }

@@ -11,7 +11,7 @@ use punctual_proto::Nanos;
 use punctual_proto::api::{RtuRefusal, RtuSending, RtuTerms};
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
-pub use punctual_tcp::endsystem::{Rings, Segments, Status as TcpStatus};
+pub use punctual_tcp::endsystem::{Rings, Segments};
 pub use punctual_tcp::{
     Config as TcpConfig, Ended, EphemeralPorts, Flow, Secrets, Setting as TcpSetting, State as TcpState,
 };
@@ -64,6 +64,25 @@ pub struct TcpTimeWait<O: Outbox> {
     pub segments_out: O,
     /// Its other end.
     pub segments_in: Box<dyn Segments + Send>,
+}
+
+/// Status of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpStatus {
+    /// What its protocol knows.
+    pub connection: punctual_tcp::endsystem::Status,
+    /// What admission has granted to its handlers.
+    pub bounds: TcpBounds,
+}
+
+/// Bounds of the handlers of a connection, for segments within its class's budget. `None` before admission has decided, for best
+/// effort, and after a demotion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpBounds {
+    /// From a segment's arrival at the driver until the program has what it brings.
+    pub input: Option<Nanos>,
+    /// From a segment's release until its last bit has left.
+    pub output: Option<Nanos>,
 }
 
 /// The parts of one connection that its owner makes.

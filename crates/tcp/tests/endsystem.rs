@@ -162,7 +162,7 @@ impl World {
             let frame = self.pool.frame(&packet);
             let host = &mut self.hosts[to];
             match host.flows.get(&flow) {
-                Some(index) => assert!(host.tcp.arrived(*index, frame)),
+                Some(index) => assert!(host.tcp.arrived(*index, frame, self.now)),
                 // Without a listener it is lost.
                 None if to == 1 => drop(host.tcp.arrived_at_listener(0, frame, 0x0a0b)),
                 None => {}
@@ -326,6 +326,41 @@ fn every_byte_arrives_in_order_however_small_the_rings_are() {
     }
 }
 
+/// A call reports when the first of its packets had come, and the delays of calls have a mean and a maximum.
+#[test]
+fn delays_of_segments_are_observed() {
+    let mut world = World::new(9, 0, 64);
+    world.config = Config { is_nodelay: true, ..world.config };
+    let index = 4;
+    (0..2).for_each(|host| world.connect_over_channels(host));
+    let is_open = |world: &World| {
+        (0..2).all(|host| world.status(host).is_some_and(|it| it.state == State::Established))
+    };
+    assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+    let nobody_observed = world.status(1).map(|it| (it.delays.mean(), it.delays.max()));
+    assert_eq!(nobody_observed, Some((None, None)));
+    let (now, client) = (world.now, world.program(0).cloned().expect("open"));
+    let ago = |micros| Instant(now.0 - Nanos::from_micros(micros).0);
+    let mut out = Out { packets: Vec::new(), room: 64 };
+    for _ in 0..3 {
+        assert!(client.outbox.send(&[3; 100], now));
+        while world.hosts[0].tcp.output(index, 1, now, &mut out).units > 0 {}
+    }
+    assert_eq!(out.packets.len(), 3);
+    for (micros, (packet, _)) in [30, 20, 10].into_iter().zip(&out.packets) {
+        let frame = world.pool.frame(packet);
+        assert!(world.hosts[1].tcp.arrived(index, frame, ago(micros)));
+    }
+    let host = &mut world.hosts[1].tcp;
+    let calls = [2, 1, 1].map(|units| host.input(index, units, now));
+    assert_eq!(calls.map(|worked| worked.units), [2, 1, 0]);
+    assert_eq!(calls.map(|worked| worked.first_arrival), [Some(ago(30)), Some(ago(10)), None]);
+    [30, 10, 20].into_iter().for_each(|micros| host.observe(index, Nanos::from_micros(micros)));
+    let delays = host.status(index).expect("there").delays;
+    let found = (delays.mean(), delays.max());
+    assert_eq!(found, (Some(Nanos::from_micros(20)), Some(Nanos::from_micros(30))));
+}
+
 /// RFC 9293 3.5, figure 7: both ends send a SYN. A SYN that comes before its receiver has begun is lost.
 #[test]
 fn both_ends_open_at_the_same_time() {
@@ -361,7 +396,7 @@ fn a_connection_without_channels_ends() {
     let mut out = Out { packets: Vec::new(), room: 64 };
     assert_eq!(world.hosts[0].tcp.output(4, 2, now, &mut out).units, 1);
     let frame = world.pool.frame(&out.packets[0].0);
-    assert!(world.hosts[1].tcp.arrived(4, frame));
+    assert!(world.hosts[1].tcp.arrived(4, frame, now));
     (0..2).for_each(|host| world.hosts[host].tcp.cut(4));
     let ended = |world: &World| [0, 1].map(|host| world.status(host).expect("there").ended);
     assert_eq!(ended(&world), [Some(Ended::Unreachable), None], "a packet waits");
@@ -680,8 +715,8 @@ fn a_connection_in_time_wait_goes_on_without_rings() {
 
     let fin = std::mem::take(&mut world.fin);
     let frame = world.pool.frame(&fin);
-    assert!(world.hosts[0].tcp.arrived(client, frame) && !world.hosts[0].tcp.only_waits(client));
     let (now, mut out) = (world.now, Out { packets: Vec::new(), room: 4 });
+    assert!(world.hosts[0].tcp.arrived(client, frame, now) && !world.hosts[0].tcp.only_waits(client));
     assert_eq!(world.hosts[0].tcp.input(client, 1, now).units, 1);
     assert_eq!(world.hosts[0].tcp.output(client, 4, now, &mut out).units, 1);
     let reply = punctual_tcp::wire::parse(&out.packets[0].0).expect("a segment");

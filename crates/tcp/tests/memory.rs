@@ -88,7 +88,7 @@ fn an_idle_connection_holds_little_besides_its_buffers() {
                 let mut out = Out::default();
                 hosts[host].output(index, 4, now, &mut out);
                 for packet in out.0 {
-                    any |= hosts[1 - host].arrived(index, pool.frame(&packet));
+                    any |= hosts[1 - host].arrived(index, pool.frame(&packet), now);
                 }
                 hosts[1 - host].input(index, 4, now);
             }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use punctual::rtu::Class as RtuClass;
-use punctual::tcp::{ConnectionStatus, Path};
+use punctual::tcp::ConnectionStatus;
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
@@ -11,12 +11,16 @@ use crate::output::{Outcome, Output, table};
 #[derive(Args)]
 #[command(after_help = "Example: punctual connections --json\n\
                   The kernel does not know these connections: ss, netstat and tcpdump do not show them. The column 'promise' shows \
-                  where delays are bounded. 'host': on this host only. 'path S/R': on the reserved path, too; packets arrive at the \
-                  peer within S, and packets of the peer arrive here within R ('punctual channels' shows the channels). \
-                  'host (channels)': the connection uses channels, but they guarantee no bound. 'resent': segments of data that \
-                  left again, because they were lost or to find out whether they were. 'windows S/R': the peer accepts S bytes \
-                  now, and this host accepts R bytes; 0 means that the program there, or here, does not read. 'punctual status' \
-                  shows the two handlers of each connection (one for each direction), their bounds, and how often they were late.")]
+                  where delays are bounded. 'host': on this host only. 'host I/O': a segment that comes to this host is with the \
+                  program within I, and a segment that the program sends has left within O. This holds for segments within the \
+                  budget of the class. 'path S/R': on the reserved path, too; packets arrive at the peer within S, and packets of \
+                  the peer arrive here within R ('punctual channels' shows the channels). '(channels)': the connection uses \
+                  channels, but they guarantee no bound. 'delay': the mean and the longest time from the arrival of a segment \
+                  at the driver until the program had what it brought; segments beyond the budget count, too. 'resent': segments \
+                  of data that left again, because they were lost or to find out whether they were. 'windows S/R': the peer \
+                  accepts S bytes now, and this host accepts R bytes; 0 means that the program there, or here, does not read. \
+                  'punctual status' shows the two handlers of each connection (one for each direction), their bounds, and how \
+                  often they were late.")]
 pub struct Connections {
     #[command(flatten)]
     host: Host,
@@ -44,6 +48,7 @@ fn text(connections: &[ConnectionStatus]) -> String {
         "peer",
         "class",
         "promise",
+        "delay",
         "state",
         "in",
         "out",
@@ -65,12 +70,20 @@ fn class(class: RtuClass) -> String {
 }
 
 /// How far the promise reaches: this host alone, or the path as well, with its bound in each direction.
-fn promise(path: Option<Path>) -> String {
-    match path.map(|path| path.sending.zip(path.receiving)) {
-        None => "host".into(),
-        Some(None) => "host (channels)".into(),
+fn promise(connection: &ConnectionStatus) -> String {
+    let bounds = connection.bound_in.zip(connection.bound_out);
+    let host = bounds.map_or_else(|| "host".into(), |(input, output)| format!("host {input}/{output}"));
+    match connection.path.map(|path| path.sending.zip(path.receiving)) {
+        None => host,
+        Some(None) => format!("{host} (channels)"),
         Some(Some((sending, receiving))) => format!("path {sending}/{receiving}"),
     }
+}
+
+/// Mean and longest delay on this host.
+fn delay(connection: &ConnectionStatus) -> String {
+    let delays = connection.delay_mean.zip(connection.delay_max);
+    delays.map_or_else(|| "-".into(), |(mean, max)| format!("{mean}/{max}"))
 }
 
 fn row(connection: &ConnectionStatus) -> Vec<String> {
@@ -80,7 +93,8 @@ fn row(connection: &ConnectionStatus) -> Vec<String> {
         connection.local.to_string(),
         connection.peer.to_string(),
         class(connection.class),
-        promise(connection.path),
+        promise(connection),
+        delay(connection),
         connection.state.to_string(),
         connection.segments_in.to_string(),
         connection.segments_out.to_string(),

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use punctual_engine::EngineHandle;
-use punctual_engine::tcp::{TcpConfig, TcpId};
+use punctual_engine::tcp::{TcpConfig, TcpId, TcpStatus};
 use punctual_host::{
     EmbeddedHost, TcpEnds, TcpListening, TcpNews, TcpWish, api_end, api_settings, api_state, engine_setting,
 };
@@ -113,7 +113,7 @@ impl Connected {
 
     pub fn status(&self, connection: &Connection) -> Result<Option<Status>, TcpError> {
         let status = engine(connection)?.tcp_status(self.id).map_err(|error| TcpError::Host(error.into()))?;
-        Ok(status.map(|status| Status {
+        Ok(status.map(|TcpStatus { connection: status, bounds }| Status {
             local: status.flow.local,
             peer: status.flow.remote,
             promise: Promise::ThisHost,
@@ -121,7 +121,11 @@ impl Connected {
             ended: status.ended.map(api_end),
             segments_in: status.segments_in,
             segments_out: status.segments_out,
+            bound_in: bounds.input,
+            bound_out: bounds.output,
             dropped: status.dropped,
+            delay_mean: status.delays.mean(),
+            delay_max: status.delays.max(),
             readable_bytes: status.readable_bytes as u64,
             unacknowledged_bytes: status.unacknowledged_bytes as u64,
             resent: status.resent,

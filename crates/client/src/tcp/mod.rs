@@ -100,8 +100,18 @@ pub struct Status {
     pub segments_in: u64,
     /// Segments that were made.
     pub segments_out: u64,
+    /// What admission has granted to the input handler, for segments within the class's budget: the longest delay from the driver
+    /// until the program has what they bring. `None` for best effort, and after a demotion.
+    pub bound_in: Option<Nanos>,
+    /// The same of the output handler: from the release of a segment until its last bit has left.
+    pub bound_out: Option<Nanos>,
     /// Segments that came and belonged to no connection, or were broken.
     pub dropped: u64,
+    /// Mean delay of segments on this host so far: from the driver until the program has what they bring. `None` before the first
+    /// segment. A wait for room in a full ring of the program is not counted.
+    pub delay_mean: Option<Nanos>,
+    /// Longest such delay.
+    pub delay_max: Option<Nanos>,
     /// Bytes that were received and not given to the program.
     pub readable_bytes: u64,
     /// Bytes that the peer has not acknowledged.
@@ -126,7 +136,11 @@ impl From<TcpConnectionStatus> for Status {
             ended: status.ended,
             segments_in: status.segments_in,
             segments_out: status.segments_out,
+            bound_in: status.bound_in,
+            bound_out: status.bound_out,
             dropped: status.dropped,
+            delay_mean: status.delay_mean,
+            delay_max: status.delay_max,
             readable_bytes: status.readable_bytes,
             unacknowledged_bytes: status.unacknowledged_bytes,
             resent: status.resent,

@@ -68,7 +68,10 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 RtuEvent::Granted(id, grant) => (id, Ok((id, grant))),
                 RtuEvent::Refused(id, refusal) => (id, Err(refusal)),
                 // The handler's status reports this.
-                RtuEvent::Demoted(..) => continue,
+                RtuEvent::Demoted(id, _) => {
+                    self.tcp_demoted(id);
+                    continue;
+                }
             };
             if self.tcp_decided(id, &answer.map(|(_, grant)| grant), now()) {
                 continue;

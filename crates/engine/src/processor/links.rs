@@ -35,7 +35,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 }
                 if let Some(ip) = packet.ip {
                     if let Some(tcp) = &mut self.programs.tcp {
-                        tcp.arrived(&mut self.node, ip, packet.frame, at);
+                        let received = Instant(packet.received_ns);
+                        tcp.arrived(&mut self.node, (ip, packet.frame, received), at);
                     }
                     continue;
                 }

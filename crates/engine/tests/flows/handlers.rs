@@ -569,7 +569,10 @@ fn a_connection_is_aborted_at_once() {
         program.expect("open", |event| matches!(event, TcpEvent::Open));
         let (kernels, _) = accept(&listener);
         kernels.set_read_timeout(Some(LONG)).expect("a time");
-        assert_eq!(handle.tcp_status(index).expect("it runs").expect("open").state, TcpState::Established);
+        assert_eq!(
+            handle.tcp_status(index).expect("it runs").expect("open").connection.state,
+            TcpState::Established
+        );
         handle.abort_tcp(index).expect("it runs");
         program.expect("the end", |event| matches!(event, TcpEvent::Ended(Ended::Aborted)));
         program.expect("over", |event| matches!(event, TcpEvent::Over(_)));
@@ -618,7 +621,7 @@ fn a_closed_connection_holds_no_admission() {
             drop(kernels);
             program.expect("time-wait", |event| matches!(event, TcpEvent::TimeWait(_)));
             all_is_given_back(&handle);
-            let status = handle.tcp_status(id).expect("it runs").expect("it is not over");
+            let status = handle.tcp_status(id).expect("it runs").expect("it is not over").connection;
             assert_eq!((status.state, status.ended), (TcpState::TimeWait, None));
             last = Some((id, program));
         }
@@ -632,7 +635,10 @@ fn a_closed_connection_holds_no_admission() {
         handle.abort_tcp(id).expect("it runs");
         program.expect("open", |event| matches!(event, TcpEvent::Open));
         assert_eq!(handle.tcp_status(id).expect("it runs"), None);
-        assert_eq!(handle.tcp_status(next).expect("it runs").expect("open").state, TcpState::Established);
+        assert_eq!(
+            handle.tcp_status(next).expect("it runs").expect("open").connection.state,
+            TcpState::Established
+        );
         handle.stop().expect("it stops");
     });
 }

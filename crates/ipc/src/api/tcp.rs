@@ -140,8 +140,22 @@ pub struct TcpConnectionStatus {
     pub segments_in: u64,
     /// Segments that were made.
     pub segments_out: u64,
+    /// What admission has granted to the input handler, for segments within the class's budget: the longest delay from the driver
+    /// until the program has what they bring. `None` for best effort, and after a demotion.
+    #[serde(default)]
+    pub bound_in: Option<Nanos>,
+    /// The same of the output handler: from the release of a segment until its last bit has left.
+    #[serde(default)]
+    pub bound_out: Option<Nanos>,
     /// Segments that came and were not processed: broken, or of no use.
     pub dropped: u64,
+    /// Mean delay of segments on this host so far: from the driver until the program has what they bring. `None` before the first
+    /// segment.
+    #[serde(default)]
+    pub delay_mean: Option<Nanos>,
+    /// Longest such delay.
+    #[serde(default)]
+    pub delay_max: Option<Nanos>,
     /// Bytes that were received and not given to the program.
     pub readable_bytes: u64,
     /// Bytes that the peer has not acknowledged.

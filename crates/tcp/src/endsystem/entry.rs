@@ -7,7 +7,7 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
 
-use super::{Reset, Segments, Status};
+use super::{Delays, Reset, Segments, Status};
 use crate::config::Setting;
 use crate::connection::{Connection, Ended, Received, State};
 use crate::icmp::Quote;
@@ -42,11 +42,14 @@ pub struct Worked {
     pub more: bool,
     /// Whether it gave the program something.
     pub delivered: bool,
+    /// When the first packet that it processed had come to the driver.
+    pub first_arrival: Option<Instant>,
 }
 
 pub(super) struct Entry<M: Memory> {
     connection: Connection,
-    arrived: VecDeque<M::Frame>,
+    /// With the time at which each came to the driver; `None` if it came by way of a listener.
+    arrived: VecDeque<(M::Frame, Option<Instant>)>,
     replies: VecDeque<Vec<u8>>,
     /// `None` once only late segments of the peer can come.
     rings: Option<Rings<M>>,
@@ -58,6 +61,7 @@ pub(super) struct Entry<M: Memory> {
     segments_in: u64,
     segments_out: u64,
     dropped: u64,
+    delays: Delays,
     /// Hardware address of the peer, if a listener has opened the connection.
     address: Option<u64>,
     /// Where bytes are copied through.
@@ -91,6 +95,7 @@ impl<M: Memory> Entry<M> {
             segments_in: 0,
             segments_out: 0,
             dropped: 0,
+            delays: Delays::default(),
             address: None,
             scratch,
         }
@@ -126,8 +131,12 @@ impl<M: Memory> Entry<M> {
         self.connection.route_changed(mtu_bytes, now);
     }
 
-    pub fn arrived(&mut self, packet: M::Frame) {
-        self.arrived.push_back(packet);
+    pub fn arrived(&mut self, packet: M::Frame, at: Option<Instant>) {
+        self.arrived.push_back((packet, at));
+    }
+
+    pub fn observe(&mut self, delay: Nanos) {
+        self.delays.add(delay);
     }
 
     pub fn has_input(&self) -> bool {
@@ -142,10 +151,11 @@ impl<M: Memory> Entry<M> {
     }
 
     pub fn input(&mut self, units: u32, now: Instant) -> Worked {
-        let (mut done, given) = (0, self.number);
+        let (mut done, given, mut first_arrival) = (0, self.number, None);
         let mut has_more = self.deliver();
         while done < units {
-            let Some(mut packet) = self.arrived.pop_front() else { break };
+            let Some((mut packet, at)) = self.arrived.pop_front() else { break };
+            first_arrival = first_arrival.or(at);
             self.segments_in += 1;
             done += self.counted(self.segments_in);
             let mut reply = Vec::new();
@@ -163,7 +173,7 @@ impl<M: Memory> Entry<M> {
             has_more = self.deliver();
         }
         let more = has_more || !self.arrived.is_empty();
-        Worked { units: done, more, delivered: self.number > given }
+        Worked { units: done, more, delivered: self.number > given, first_arrival }
     }
 
     pub fn cut(&mut self) {
@@ -235,7 +245,7 @@ impl<M: Memory> Entry<M> {
         // A connection that ended shows the program that it has.
         self.deliver();
         let more = self.due(now).is_some_and(|due| due <= now);
-        Worked { units: made, more, delivered: self.number > given }
+        Worked { units: made, more, delivered: self.number > given, first_arrival: None }
     }
 
     /// Takes bytes of the program, as far as the connection has room, and closes behind the last one.
@@ -362,6 +372,7 @@ impl<M: Memory> Entry<M> {
             segments_in: self.segments_in,
             segments_out: self.segments_out,
             dropped: self.dropped,
+            delays: self.delays,
             path_mtu_bytes: self.connection.path_mtu_bytes(),
             readable_bytes: self.connection.readable_bytes(),
             unacknowledged_bytes: self.connection.unacknowledged_bytes(),

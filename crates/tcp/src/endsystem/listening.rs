@@ -34,7 +34,7 @@ impl<M: Memory> Accepted<M> {
 
     pub(super) fn into_entry(self, rings: Rings<M>) -> Entry<M> {
         let mut entry = Entry::new(*self.connection, rings).of_peer_at(self.address);
-        self.arrived.into_iter().for_each(|packet| entry.arrived(packet));
+        self.arrived.into_iter().for_each(|packet| entry.arrived(packet, None));
         entry
     }
 
@@ -111,7 +111,7 @@ impl<M: Memory> Listening<M> {
             done += 1;
         }
         let is_due = self.due().is_some_and(|due| due <= now);
-        Worked { units: done, more: !self.arrived.is_empty() || is_due, delivered: false }
+        Worked { units: done, more: !self.arrived.is_empty() || is_due, ..Worked::default() }
     }
 
     /// Processes one packet; its reply is in `reply`, which is empty otherwise.

@@ -6,6 +6,7 @@
 //! Ownership: an entry owns its connection, the packets that came for it, and its program's rings. Invariants: a packet waits
 //! in its own entry's queue alone; replies leave by the output handler, so a handler sends only what was admitted.
 
+mod delays;
 mod entry;
 mod late;
 mod listening;
@@ -14,9 +15,10 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use punctual_analysis::Instant;
+use punctual_analysis::{Instant, Nanos};
 use punctual_proto::memory::Memory;
 
+pub use self::delays::Delays;
 use self::entry::Entry;
 pub use self::entry::{Rings, Worked};
 pub use self::late::{Late, RESETS_MAX, Reset};
@@ -58,6 +60,8 @@ pub struct Status {
     pub segments_out: u64,
     /// Segments that came and belonged to no connection, or were broken.
     pub dropped: u64,
+    /// How long segments were on this host before the program had what they brought.
+    pub delays: Delays,
     /// The largest packet that is sent now, in bytes.
     pub path_mtu_bytes: u16,
     /// Bytes that were received and not given to the program.
@@ -207,9 +211,9 @@ impl<M: Memory> Endsystem<M> {
         self.listeners.get_mut(index as usize)?.as_deref_mut()
     }
 
-    /// A packet came for a connection; whether its input handler has new work.
-    pub fn arrived(&mut self, index: u32, packet: M::Frame) -> bool {
-        self.entry(index).map(|entry| entry.arrived(packet)).is_some()
+    /// A packet for a connection came to the driver at `at`; whether its input handler has new work.
+    pub fn arrived(&mut self, index: u32, packet: M::Frame, at: Instant) -> bool {
+        self.entry(index).map(|entry| entry.arrived(packet, Some(at))).is_some()
     }
 
     /// A packet came for a listener from this hardware address; whether its handler has new work.
@@ -242,6 +246,13 @@ impl<M: Memory> Endsystem<M> {
         self.entry(index).map_or(Worked::default(), |entry| entry.input(units, now))
     }
 
+    /// A call of the input handler has ended so long after the first packet that it processed had come to the driver.
+    pub fn observe(&mut self, index: u32, delay: Nanos) {
+        if let Some(entry) = self.entry(index) {
+            entry.observe(delay);
+        }
+    }
+
     /// The output handler of a connection: makes at most so many segments.
     pub fn output(
         &mut self,
@@ -272,7 +283,7 @@ impl<M: Memory> Endsystem<M> {
             let index = flows.get(flow).copied();
             let entry = index.and_then(|index| connections.get_mut(index as usize)?.as_deref_mut());
             let Some((entry, index)) = entry.zip(index) else { return Some(came) };
-            entry.arrived(came);
+            entry.arrived(came, None);
             woken.push_back(index);
             None
         };

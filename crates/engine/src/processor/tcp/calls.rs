@@ -17,11 +17,16 @@ use crate::memory::HostMemory;
 const HOP_WAIT: (Nanos, Nanos) = (Nanos::from_secs(1), Nanos::from_millis(1));
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Tcp<O, I> {
-    /// Puts a packet into the queue of the connection or listener that it is for, and has its handler called.
-    pub fn arrived(&mut self, node: &mut Node<HostMemory<O, I>>, ip: IpPacket, frame: Frame, at: Instant) {
+    /// Puts a packet that came to the driver at `received` into the queue of the connection or listener that it is for, and has its handler called.
+    pub fn arrived(
+        &mut self,
+        node: &mut Node<HostMemory<O, I>>,
+        (ip, frame, received): (IpPacket, Frame, Instant),
+        at: Instant,
+    ) {
         let handler = match ip.to {
             IpTarget::Flow(index) => {
-                let is_known = self.endsystem.arrived(index, frame);
+                let is_known = self.endsystem.arrived(index, frame, received);
                 is_known.then(|| self.wake(index)).flatten()
             }
             IpTarget::Listener(index) => {
@@ -97,6 +102,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             matches!(role, Role::Output(index) if tcp.places.get(&index).is_some_and(Place::is_full));
         let more = worked.more && !is_full;
         let done = UpcallDone { units: worked.units, more, took: ended.since(begun) };
+        if let (Role::Input(index), Some(arrival)) = (role, worked.first_arrival) {
+            tcp.endsystem.observe(index, ended.since(arrival));
+        }
         self.node.finish_upcall(&work, done, ended);
         if worked.delivered && self.wakes_low_delay_program(role) {
             self.node.gave_program(id, ended);

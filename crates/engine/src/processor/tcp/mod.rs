@@ -27,7 +27,8 @@ use super::Processor;
 use crate::command::Answer;
 use crate::memory::HostMemory;
 use crate::tcp::{
-    Bury, Refused, Remains, TcpConnect, TcpEvent, TcpId, TcpLimits, TcpParts, TcpRefusal, TcpStatus, TcpTerms,
+    Bury, Refused, Remains, TcpBounds, TcpConnect, TcpEvent, TcpId, TcpLimits, TcpParts, TcpRefusal,
+    TcpStatus, TcpTerms,
 };
 
 /// All of one processor.
@@ -66,6 +67,7 @@ struct Place<O: Outbox, I: Inbox> {
     terms: RtuTerms,
     input: RtuId,
     output: RtuId,
+    bounds: TcpBounds,
     owned: Owned<O, I>,
     /// A handler on the processor takes its bytes.
     is_direct: bool,
@@ -256,6 +258,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             terms: terms[0],
             input,
             output,
+            bounds: TcpBounds::default(),
             owned,
             is_direct: false,
             phase,
@@ -312,13 +315,35 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             }
         };
         let refused = match answer {
-            Ok(_) => self.tcp_granted(index, at).err(),
+            Ok(grant) => {
+                self.set_tcp_bound(role, Some(*grant));
+                self.tcp_granted(index, at).err()
+            }
             Err(refusal) => Some(TcpRefusal::Handler { handler, refusal: *refusal }),
         };
         if let Some(refusal) = refused {
             self.give_up_tcp(index, refusal, at);
         }
         true
+    }
+
+    /// A handler of a connection has this grant; `None`: it was demoted and has none any more.
+    pub(super) fn set_tcp_bound(&mut self, role: Role, grant: Option<RtuGrant>) {
+        let (Role::Input(index) | Role::Output(index)) = role else { return };
+        let place = self.programs.tcp.as_mut().and_then(|tcp| tcp.places.get_mut(&index));
+        let Some(TcpBounds { input, output }) = place.map(|place| &mut place.bounds) else { return };
+        match role {
+            Role::Input(_) => *input = grant.and_then(|grant| grant.bound),
+            _ => *output = grant.and_then(|grant| grant.sent.or(grant.bound)),
+        }
+    }
+
+    /// A handler was demoted; its status has the reason.
+    pub(super) fn tcp_demoted(&mut self, id: RtuId) {
+        let role = self.programs.tcp.as_ref().and_then(|tcp| tcp.roles.get(&id).copied());
+        if let Some(role) = role {
+            self.set_tcp_bound(role, None);
+        }
     }
 
     /// One more handler of a connection is granted. With both, the driver learns the flow, and the SYN may leave.
@@ -412,6 +437,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 
     pub fn tcp_status(&self, id: TcpId) -> Option<TcpStatus> {
         let index = self.index_of(id)?;
-        self.programs.tcp.as_ref()?.endsystem.status(index)
+        let tcp = self.programs.tcp.as_ref()?;
+        let connection = tcp.endsystem.status(index)?;
+        Some(TcpStatus { connection, bounds: tcp.places.get(&index)?.bounds })
     }
 }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use punctual_engine::tcp::Flow;
+use punctual_engine::tcp::{Flow, TcpStatus};
 use punctual_ipc::api::{Answer, ApiError, Push, Resource, TcpConnectionStatus, TcpEnd};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_proto::api::{RequestError, RtuClass, UserId};
@@ -203,7 +203,7 @@ impl<H: Host> Service<H> {
     fn status_of(&self, channel: ChannelId) -> Option<TcpConnectionStatus> {
         let end = self.ends.get(&channel)?;
         let Stage::Tcp(tcp) = &end.stage else { return None };
-        let status = self.host.tcp()?.status(channel)?;
+        let TcpStatus { connection: status, bounds } = self.host.tcp()?.status(channel)?;
         self.spent.set(self.spent.get() + CALL_COST);
         Some(TcpConnectionStatus {
             channel,
@@ -216,7 +216,11 @@ impl<H: Host> Service<H> {
             ended: status.ended.map(api_end),
             segments_in: status.segments_in,
             segments_out: status.segments_out,
+            bound_in: bounds.input,
+            bound_out: bounds.output,
             dropped: status.dropped,
+            delay_mean: status.delays.mean(),
+            delay_max: status.delays.max(),
             readable_bytes: status.readable_bytes as u64,
             unacknowledged_bytes: status.unacknowledged_bytes as u64,
             resent: status.resent,
