@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::limits::DEPTH_MAX;
-use crate::{ByteOrder, CharacterSet, Error, MESSAGE_HEADER_BYTES, Version};
+use crate::{ByteOrder, CharacterSet, Error, Kept, MESSAGE_HEADER_BYTES, Version};
 
 /// Reads bytes of somebody else.
 #[derive(Clone, Debug)]
@@ -280,6 +280,17 @@ impl<'a> Decoder<'a> {
     /// [`Error::TypeCode`] if the place is not before this one.
     pub(crate) fn back_to(&self, at: usize) -> Result<Self, Error> {
         if at >= self.at { Err(Error::TypeCode) } else { Ok(Self { at, ..self.clone() }) }
+    }
+
+    /// The same place in a copy of the bytes.
+    pub(crate) fn over<'b>(&self, bytes: &'b [u8], breaks: &'b [usize]) -> Decoder<'b> {
+        let Self { at, base, next_break, depth, order, version, characters, .. } = *self;
+        Decoder { bytes, at, base, next_break, breaks, depth, order, version, characters }
+    }
+
+    /// What it reads, to be read later.
+    pub fn keep(&self) -> Kept {
+        Kept::new(self.bytes, self.breaks, self)
     }
 
     /// The present place, for [`Decoder::back_to`].
