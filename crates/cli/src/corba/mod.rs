@@ -2,7 +2,13 @@
 
 pub mod decode;
 pub mod encode;
+pub mod idl;
+mod names;
+pub mod operation;
+mod real;
 pub mod types;
+
+pub use real::is_word as is_real_word;
 
 use punctual_giop::TypeCode;
 
