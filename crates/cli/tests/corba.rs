@@ -24,7 +24,7 @@ impl Naming {
     fn listening(at: &[&str]) -> Self {
         let mut command = Command::new(PUNCTUAL);
         command.arg("naming").stdout(Stdio::piped());
-        at.iter().for_each(|address| drop(command.args(["--listen", *address])));
+        command.args(at.iter().flat_map(|address| ["--listen", address]));
         let mut child = command.spawn().expect("it starts");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut line = || lines.next().expect("a line").expect("text");

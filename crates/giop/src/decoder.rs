@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::limits::DEPTH_MAX;
-use crate::{ByteOrder, CharacterSet, Error, Kept, MESSAGE_HEADER_BYTES, Version};
+use crate::{ByteOrder, CharacterSet, Error, MESSAGE_HEADER_BYTES, Version};
 
 /// Reads bytes of somebody else.
 #[derive(Clone, Debug)]
@@ -288,9 +288,9 @@ impl<'a> Decoder<'a> {
         Decoder { bytes, at, base, next_break, breaks, depth, order, version, characters }
     }
 
-    /// What it reads, to be read later.
-    pub fn keep(&self) -> Kept {
-        Kept::new(self.bytes, self.breaks, self)
+    /// All bytes, those that were read too, and where fragments behind the next one begin.
+    pub(crate) fn parts(&self) -> (&'a [u8], &'a [usize]) {
+        (self.bytes, self.breaks)
     }
 
     /// The present place, for [`Decoder::back_to`].

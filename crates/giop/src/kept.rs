@@ -13,11 +13,15 @@ pub struct Kept {
     place: Decoder<'static>,
 }
 
-impl Kept {
-    pub(crate) fn new(bytes: &[u8], breaks: &[usize], of: &Decoder<'_>) -> Self {
-        Self { bytes: bytes.to_vec(), breaks: breaks.to_vec(), place: of.over(&[], &[]) }
+impl Decoder<'_> {
+    /// What it reads, to be read later.
+    pub fn keep(&self) -> Kept {
+        let (bytes, breaks) = self.parts();
+        Kept { bytes: bytes.to_vec(), breaks: breaks.to_vec(), place: self.over(&[], &[]) }
     }
+}
 
+impl Kept {
     /// Reads what was left when it was kept.
     pub fn decoder(&self) -> Decoder<'_> {
         self.place.over(&self.bytes, &self.breaks)

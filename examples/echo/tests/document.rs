@@ -2,8 +2,15 @@
 
 use std::path::Path;
 
-const SOURCES: [&str; 6] =
-    ["echo.idl", "build.rs", "src/lib.rs", "src/bin/server.rs", "src/bin/client.rs", "values.idl"];
+const SOURCES: [&str; 7] = [
+    "echo.idl",
+    "build.rs",
+    "src/lib.rs",
+    "src/bin/server.rs",
+    "src/bin/client.rs",
+    "src/bin/bind.rs",
+    "values.idl",
+];
 
 fn text(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("a file")

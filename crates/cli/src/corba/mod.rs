@@ -1,14 +1,13 @@
 //! Values of CORBA whose types are known at run time only: between JSON and bytes, by the description of their type.
 
+pub mod arguments;
 pub mod decode;
-pub mod encode;
+mod encode;
 pub mod idl;
 mod names;
 pub mod operation;
 mod real;
 pub mod types;
-
-pub use real::is_word as is_real_word;
 
 use punctual_giop::TypeCode;
 

@@ -1,22 +1,21 @@
 //! `punctual call`: calls an operation of an object whose interface an IDL file describes, which is read at run time.
 
-use std::cell::RefCell;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use punctual::Nanos;
-use punctual_giop::typecode::kind;
-use punctual_giop::{ByteOrder, Encoder, Kept, TypeCode, Version};
+use punctual_giop::{Kept, TypeCode};
 use punctual_idl::model::Specification;
 use punctual_orb::naming::FindError;
 use punctual_orb::{Object, Options, Orb, Outcome as CallOutcome, Reference, SyncScope, SystemException};
 use serde_json::{Map, Value, json};
 
+use crate::corba::arguments::Arguments;
+use crate::corba::decode;
 use crate::corba::idl::IdlFile;
 use crate::corba::operation::{Asked, Operation, of_all_objects};
 use crate::corba::types::Types;
-use crate::corba::{decode, encode, is_real_word};
 use crate::output::{Outcome, Output, Usage};
 use crate::values;
 
@@ -31,7 +30,7 @@ use crate::values;
                   and enumerators may be written without quotes. Write text that begins with '-' behind '--'. Unions are \
                   {\"label\": L, \"value\": V}, references are IOR:... or null, values of type any {\"type\": T, \"value\": V}. \
                   docs/ORB.md has an example of each type. To read an attribute, give no argument; to set it, give one.\n\n\
-                  All objects have the operations _is_a, _non_existent, _repository_id, _interface and _component. They need no IDL file."
+                  All objects have the operations _is_a and _non_existent, some also _repository_id, _interface and _component. They need no IDL file."
 )]
 pub struct Call {
     /// Reference to the object: IOR:..., corbaloc:... or corbaname:...
@@ -177,75 +176,6 @@ fn find(orb: &Orb, text: &str) -> anyhow::Result<Reference> {
         FindError::Reference(_) | FindError::Resolve(_) => Usage(error.to_string()).into(),
         FindError::Name(_) | FindError::Service(_) => anyhow!(error),
     })
-}
-
-/// Arguments with their types, known to have bytes in the latest version of GIOP.
-struct Arguments<'a> {
-    all: Vec<(Value, TypeCode)>,
-    specification: &'a Specification,
-    /// Why they have none in the version of the object.
-    failure: RefCell<Option<String>>,
-}
-
-impl<'a> Arguments<'a> {
-    fn new(given: &[String], of: &Operation, specification: &'a Specification) -> anyhow::Result<Self> {
-        let expected = of.inputs.len();
-        if given.len() != expected {
-            let names: Vec<&str> = of.inputs.iter().map(|(name, _)| &**name).collect();
-            let needed = if expected == 0 { "none".into() } else { names.join(", ") };
-            let plural = if given.len() == 1 { "" } else { "s" };
-            bail!(Usage(format!("{} argument{plural}, expected {expected}: {needed}", given.len())));
-        }
-        let mut all = Vec::new();
-        for (text, (name, type_)) in given.iter().zip(&of.inputs) {
-            let code = Types::new(specification).of(type_).map_err(Usage)?;
-            let wrong = |error: String| Usage(format!("{name}: {error}"));
-            let value = argument(text, &code).map_err(wrong)?;
-            let mut scratch = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
-            encode::write(&value, &code, specification, &mut scratch).map_err(wrong)?;
-            all.push((value, code));
-        }
-        Ok(Self { all, specification, failure: RefCell::default() })
-    }
-
-    fn write(&self, to: &mut Encoder) -> Result<(), punctual_giop::Error> {
-        let mut all = self.all.iter();
-        all.try_for_each(|(value, code)| encode::write(value, code, self.specification, to)).map_err(
-            |error| {
-                let (major, minor) = to.version().numbers();
-                *self.failure.borrow_mut() =
-                    Some(format!("GIOP {major}.{minor}, as the reference says it: {error}"));
-                punctual_giop::Error::Type
-            },
-        )
-    }
-
-    /// The exception, or why there are no bytes.
-    fn explain(&self, exception: SystemException) -> anyhow::Error {
-        match self.failure.take() {
-            Some(why) => anyhow!("the arguments cannot be sent with {why}"),
-            None => anyhow!(exception),
-        }
-    }
-}
-
-/// JSON, or the text itself if the type is one that has text as its values.
-fn argument(text: &str, code: &TypeCode) -> Result<Value, String> {
-    let is_text = match code.unaliased() {
-        TypeCode::Simple(kind::FLOAT | kind::DOUBLE | kind::LONGDOUBLE) => is_real_word(text),
-        TypeCode::Reference(..) => !text.starts_with('"') && text != "null",
-        TypeCode::String(..)
-        | TypeCode::Enum(..)
-        | TypeCode::Fixed(..)
-        | TypeCode::Simple(kind::CHAR | kind::WCHAR | kind::TYPE_CODE) => {
-            !text.starts_with('"') || text == "\""
-        }
-        _ => false,
-    };
-    if is_text {
-        return Ok(Value::String(text.to_owned()));
-    }
-    serde_json::from_str(text).map_err(|error| format!("`{text}` is no JSON: {error}"))
 }
 
 fn result(of: &Operation, specification: &Specification, body: &Kept) -> anyhow::Result<Value> {
