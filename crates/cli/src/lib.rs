@@ -3,7 +3,8 @@
 //! To add a verb: a module in `verbs`, a variant of [`Verb`], a line in [`Verb::run`].
 //! Exit codes (stable): 0 done, 1 refused or failed, 2 wrong usage, 3 inconclusive. A verb that fails prints
 //! one line on standard error, and with `--json` also `{"error": {"message", "exit_code"}}` on standard
-//! output, unless the verb's own object (or with `recv` a part of the stream) is there.
+//! output, unless the verb's own object (or with `recv` a part of the stream) is there. `call` prints the errors of an IDL
+//! file before that line, and with `--json` as `error.diagnostics`.
 
 mod causes;
 mod corba;

@@ -18,8 +18,13 @@ struct Naming {
 
 impl Naming {
     fn start() -> Self {
+        Self::listening(&["127.0.0.1:0"])
+    }
+
+    fn listening(at: &[&str]) -> Self {
         let mut command = Command::new(PUNCTUAL);
-        command.args(["naming", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped());
+        command.arg("naming").stdout(Stdio::piped());
+        command.args(at.iter().flat_map(|address| ["--listen", address]));
         let mut child = command.spawn().expect("it starts");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut line = || lines.next().expect("a line").expect("text");
@@ -86,12 +91,12 @@ fn exceptions_are_printed_with_their_members() {
 fn wrong_arguments_are_wrong_usage() {
     let naming = Naming::start();
     for (arguments, expected) in [
-        (&["resolve"][..], "0 arguments, where 1 are expected: n"),
+        (&["resolve"][..], "0 arguments, expected 1: n"),
         (&["resolve", "x"], "n: `x` is no JSON"),
         (&["resolve", "[{}]"], "n: [0]: `id` is missing"),
         (&["resolve", r#"[{"id": 1, "kind": ""}]"#], "n: [0]: id: `1` is not a string"),
         (&["resolve", r#"[{"id": "", "kind": "", "x": 1}]"#], "there is no member `x`"),
-        (&["list", "-1"], "unexpected argument"),
+        (&["list", "-1"], "how_many: `-1` is not an integer in the range"),
         (&["list", "4294967296"], "how_many: `4294967296` is not an integer in the range"),
         (&["fly"], "no such operation or attribute: fly"),
     ] {
@@ -146,4 +151,89 @@ fn references_are_explained() {
     assert_eq!(explained["profiles"][0]["key"], "NameService");
     let (failed, code) = ior("http://host");
     assert_eq!((code, failed["error"]["exit_code"].as_i64()), (Some(2), Some(2)));
+}
+
+#[test]
+fn a_naming_service_listens_at_a_unix_socket() {
+    let path = format!("{}/naming.sock", env!("CARGO_TARGET_TMPDIR"));
+    let only = Naming::listening(&[&format!("unix:{path}")]);
+    assert_eq!(only.corbaloc, format!("corbaloc:omniunix:{path}:/NameService"));
+    read(&only.call(&["bind", &name(&["a"]), &only.reference]));
+    let (resolved, code) = read(&only.call(&["resolve_str", "a"]));
+    assert_eq!((resolved["result"].as_str(), code), (Some(&*only.reference), Some(0)));
+    for reference in [&only.reference, &only.corbaloc] {
+        let explained =
+            Command::new(PUNCTUAL).args(["ior", reference, "--json"]).output().expect("it starts");
+        let (explained, _) = read(&explained);
+        let profile = &explained["profiles"][0];
+        assert_eq!(profile["transport"], "omniunix");
+        assert!(profile["address"].as_str().is_some_and(|address| address.starts_with(&path)), "{profile}");
+    }
+    drop(only);
+    // The socket that is left is replaced.
+    let both = Naming::listening(&["127.0.0.1:0", &format!("unix:{path}")]);
+    let (tcp, unix) = both.corbaloc.split_once(',').expect("two addresses");
+    assert!(tcp.starts_with("corbaloc:iiop:1.2@127.0.0.1:"), "{tcp}");
+    assert_eq!(unix, format!("omniunix:{path}:/NameService"));
+}
+
+#[test]
+fn operations_of_all_objects_need_no_idl_file() {
+    let naming = Naming::start();
+    let call = |reference: &str, arguments: &[&str]| {
+        let mut command = Command::new(PUNCTUAL);
+        command.args(["call", reference]).args(arguments).arg("--json").output().expect("it starts")
+    };
+    let id = "IDL:omg.org/CosNaming/NamingContextExt:1.0";
+    let missing = naming.corbaloc.replace("NameService", "nobody");
+    for (reference, arguments, expected) in [
+        (&naming.corbaloc, &["_is_a", id][..], json!(true)),
+        (&naming.corbaloc, &["_is_a", "IDL:Nothing:1.0"], json!(false)),
+        (&naming.corbaloc, &["_non_existent"], json!(false)),
+        (&missing, &["_non_existent"], json!(true)),
+        (&naming.corbaloc, &["_repository_id"], json!(id)),
+        (&naming.corbaloc, &["_component"], json!(null)),
+    ] {
+        let (answer, code) = read(&call(reference, arguments));
+        assert_eq!((&answer["result"], code), (&expected, Some(0)), "{reference} {arguments:?}");
+    }
+    let failed = call(&naming.corbaloc, &["_interface"]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("INTF_REPOS"), "{failed:?}");
+}
+
+#[test]
+fn what_is_known_after_a_oneway_operation_depends_on_how_long_it_waits() {
+    let idl = format!("{}/ping.idl", env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(&idl, "interface P { oneway void ping(); };\n").expect("written");
+    let naming = Naming::start();
+    let missing = naming.corbaloc.replace("NameService", "nobody");
+    let call = |scope: &str| {
+        let arguments = ["call", &missing, "ping", "--idl", &idl, "--sync", scope, "--json"];
+        Command::new(PUNCTUAL).args(arguments).output().expect("it starts")
+    };
+    for (scope, known) in [("none", "nothing"), ("transport", "sent")] {
+        assert_eq!(read(&call(scope)), (json!({ "known": known }), Some(0)), "{scope}");
+    }
+    for scope in ["server", "target"] {
+        let (failed, code) = read(&call(scope));
+        assert_eq!(code, Some(1), "{scope}");
+        let said = failed["error"]["message"].as_str().unwrap_or_default();
+        assert!(said.contains("OBJECT_NOT_EXIST"), "{scope}: {said}");
+    }
+}
+
+#[test]
+fn a_oneway_operation_is_sent_before_the_command_ends() {
+    let idl = format!("{}/sent.idl", env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(&idl, "interface P { oneway void ping(); };\n").expect("written");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let reference = format!("corbaloc::{}/x", listener.local_addr().expect("bound"));
+    let arguments = ["call", &reference, "ping", "--idl", &idl, "--sync", "none"];
+    let sent = Command::new(PUNCTUAL).args(arguments).output().expect("it starts");
+    assert_eq!(sent.status.code(), Some(0), "{sent:?}");
+    let (mut stream, _) = listener.accept().expect("it has connected");
+    let mut message = Vec::new();
+    std::io::Read::read_to_end(&mut stream, &mut message).expect("its bytes");
+    assert!(message.windows(4).any(|bytes| bytes == b"ping"), "{message:?}");
 }

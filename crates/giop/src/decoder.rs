@@ -282,6 +282,17 @@ impl<'a> Decoder<'a> {
         if at >= self.at { Err(Error::TypeCode) } else { Ok(Self { at, ..self.clone() }) }
     }
 
+    /// The same place in a copy of the bytes.
+    pub(crate) fn over<'b>(&self, bytes: &'b [u8], breaks: &'b [usize]) -> Decoder<'b> {
+        let Self { at, base, next_break, depth, order, version, characters, .. } = *self;
+        Decoder { bytes, at, base, next_break, breaks, depth, order, version, characters }
+    }
+
+    /// All bytes, those that were read too, and where fragments behind the next one begin.
+    pub(crate) fn parts(&self) -> (&'a [u8], &'a [usize]) {
+        (self.bytes, self.breaks)
+    }
+
     /// The present place, for [`Decoder::back_to`].
     pub(crate) fn place(&self) -> usize {
         self.at

@@ -3,6 +3,7 @@
 //! | module | owns |
 //! |---|---|
 //! | [`encoder`], [`decoder`] | bytes with their order, alignment and version |
+//! | [`Kept`] | a message that is read later |
 //! | [`value`] | [`Encode`] and [`Decode`], for primitive types, strings, sequences and arrays |
 //! | [`flat`] | types whose number of bytes is known to the compiler |
 //! | [`wide`], [`fixed`] | wide characters and strings, fixed-point numbers |
@@ -37,6 +38,7 @@ pub mod encoder;
 pub mod exception;
 pub mod fixed;
 pub mod flat;
+mod kept;
 pub mod limits;
 pub mod message;
 pub mod reassembly;
@@ -55,6 +57,7 @@ pub use encoder::Encoder;
 pub use exception::{Completion, SystemException, SystemExceptionKind};
 pub use fixed::Fixed;
 pub use flat::{Flat, Layout};
+pub use kept::Kept;
 pub use reference::Reference;
 pub use tagged::{Tagged, TaggedList};
 pub use typecode::TypeCode;

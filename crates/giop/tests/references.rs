@@ -107,6 +107,8 @@ fn corbaloc_names_servers_and_a_key() {
         ("CORBALOC:iiop:host:77/a/b", vec![one(Version::V1_0, "host", 77)], key("a/b")),
         ("corbaloc:iiop:1.2@[::1]:5/%00%fF", vec![one(Version::V1_2, "::1", 5)], vec![0, 255]),
         ("corbaloc::1.1@[fe80::1%eth0]/k", vec![one(Version::V1_1, "fe80::1%eth0", 2809)], key("k")),
+        ("corbaloc::1.1@[fe80::1%25eth0]/k%25", vec![one(Version::V1_1, "fe80::1%eth0", 2809)], key("k%")),
+        ("corbaloc::[fe80::1%25]/k", vec![one(Version::V1_0, "fe80::1%25", 2809)], key("k")),
         (
             "corbaloc::a,iiop:1.2@b:2,:c/k",
             vec![one(Version::V1_0, "a", 2809), one(Version::V1_2, "b", 2), one(Version::V1_0, "c", 2809)],
@@ -206,7 +208,7 @@ fn text_that_is_no_reference_is_refused() {
     assert_eq!(refused("corbaloc:tcp:host/k"), Error::Transport("tcp".into()));
     assert_eq!(refused("corbaloc:iiop:2.0@host/k"), Error::Version(2, 0));
     assert_eq!(refused("corbaloc:iiop:x@host/k"), Error::VersionText("x".into()));
-    for text in ["h:", "h:x", "h:65536", "h:1:2", "[::1", "[::1]x", "a b", "", "h,", "h:+1"] {
+    for text in ["h:", "h:0", "h:x", "h:65536", "h:1:2", "[::1", "[::1]x", "a b", "", "h,", "h:+1"] {
         assert!(matches!(refused(&format!("corbaloc::{text}/k")), Error::Address(_)), "{text}");
     }
     assert_eq!(refused("corbaloc::h/%0"), Error::Escape);

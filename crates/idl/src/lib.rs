@@ -64,7 +64,9 @@ pub struct Disk;
 impl Loader for Disk {
     fn load(&mut self, path: &Path) -> io::Result<Option<Vec<u8>>> {
         let metadata = match std::fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => return Ok(None),
+            Ok(metadata) if metadata.is_dir() => {
+                return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
+            }
             Ok(metadata) => metadata,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(None);

@@ -30,6 +30,23 @@ pub struct Definition {
     pub(crate) kind: Kind,
 }
 
+/// That of an empty file.
+impl Default for Specification {
+    fn default() -> Self {
+        let root = Definition {
+            name: String::new(),
+            parent: ROOT,
+            repository_id: String::new(),
+            position: None,
+            is_included: false,
+            annotations: Vec::new(),
+            children: Vec::new(),
+            kind: Kind::Module,
+        };
+        Self { definitions: vec![root] }
+    }
+}
+
 impl Specification {
     /// A definition by its number.
     pub fn get(&self, id: DefinitionId) -> &Definition {

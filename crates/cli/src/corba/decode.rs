@@ -6,7 +6,8 @@ use punctual_giop::value::LongDouble;
 use punctual_giop::{Decode, Decoder, Error, Reference, TypeCode, WChar, WString, fixed};
 use serde_json::{Map, Value, json};
 
-use super::{Around, known};
+use super::names::name;
+use super::{Around, known, real};
 
 /// Reads a value of this type.
 ///
@@ -66,9 +67,9 @@ fn simple(kind: u32, from: &mut Decoder<'_>) -> Result<Value, Error> {
         kind::LONGLONG => json!(i64::decode(from)?),
         kind::ULONGLONG => json!(u64::decode(from)?),
         kind::OCTET => json!(u8::decode(from)?),
-        kind::FLOAT => json!(f32::decode(from)?),
-        kind::DOUBLE => json!(f64::decode(from)?),
-        kind::LONGDOUBLE => json!(LongDouble::decode(from)?.0),
+        kind::FLOAT => real::float_to_json(f32::decode(from)?),
+        kind::DOUBLE => real::to_json(f64::decode(from)?),
+        kind::LONGDOUBLE => real::to_json(real::double(LongDouble::decode(from)?)),
         kind::BOOLEAN => json!(bool::decode(from)?),
         kind::CHAR => json!(char::decode(from)?),
         kind::WCHAR => json!(String::from_utf16_lossy(&[WChar::decode(from)?.0])),
@@ -80,41 +81,6 @@ fn simple(kind: u32, from: &mut Decoder<'_>) -> Result<Value, Error> {
         }
         _ => return Err(Error::TypeCode),
     })
-}
-
-/// What a type is called: its repository identifier, or its form.
-fn name(code: &TypeCode) -> String {
-    let simple = |kind: u32| match kind {
-        kind::NULL => "null",
-        kind::VOID => "void",
-        kind::SHORT => "short",
-        kind::LONG => "long",
-        kind::USHORT => "unsigned short",
-        kind::ULONG => "unsigned long",
-        kind::FLOAT => "float",
-        kind::DOUBLE => "double",
-        kind::BOOLEAN => "boolean",
-        kind::CHAR => "char",
-        kind::OCTET => "octet",
-        kind::ANY => "any",
-        kind::TYPE_CODE => "TypeCode",
-        kind::PRINCIPAL => "Principal",
-        kind::LONGLONG => "long long",
-        kind::ULONGLONG => "unsigned long long",
-        kind::LONGDOUBLE => "long double",
-        kind::WCHAR => "wchar",
-        _ => "unknown",
-    };
-    match code {
-        TypeCode::Simple(kind) => simple(*kind).to_owned(),
-        TypeCode::String(0, is_wide) => if *is_wide { "wstring" } else { "string" }.to_owned(),
-        TypeCode::String(bound, is_wide) => format!("{}string<{bound}>", if *is_wide { "w" } else { "" }),
-        TypeCode::Fixed(digits, scale) => format!("fixed<{digits}, {scale}>"),
-        TypeCode::Sequence(element, 0) => format!("sequence<{}>", name(element)),
-        TypeCode::Sequence(element, bound) => format!("sequence<{}, {bound}>", name(element)),
-        TypeCode::Array(element, length) => format!("{}[{length}]", name(element)),
-        named => named.id().to_owned(),
-    }
 }
 
 fn decimal(unscaled: i128, scale: i16) -> String {

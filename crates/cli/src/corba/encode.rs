@@ -1,72 +1,207 @@
 //! JSON to bytes.
 
 use punctual_giop::reference::Link;
-use punctual_giop::typecode::{Arm, kind};
+use punctual_giop::typecode::{Arm, Member, kind};
 use punctual_giop::{Encode, Encoder, Reference, TypeCode, WChar, WString, fixed};
+use punctual_idl::Specification;
 use serde_json::Value;
 
-use super::{Around, known};
+use super::names::called;
+use super::{Around, known, real};
 
-/// Writes a value of this type.
+/// Writes a value of this type. An `any` may have types of the specification.
 ///
 /// # Errors
 /// One line that says what is wrong where.
-pub fn write(value: &Value, code: &TypeCode, to: &mut Encoder) -> Result<(), String> {
-    any_depth(value, code, &Around::new(), to)
-}
-
-fn any_depth<'a>(
+pub fn write(
     value: &Value,
-    code: &'a TypeCode,
-    around: &Around<'a>,
+    code: &TypeCode,
+    specification: &Specification,
     to: &mut Encoder,
 ) -> Result<(), String> {
-    let (code, mut around) = known(code, around).ok_or("a type that refers to nowhere")?;
-    around.push(code);
-    match code {
-        TypeCode::Simple(kind) => simple(value, *kind, to),
-        TypeCode::String(bound, is_wide) => text(value, *bound, *is_wide, to),
-        TypeCode::Fixed(digits, scale) => {
-            let unscaled = unscaled(value, *scale).ok_or_else(|| wrong(value, "a fixed-point number"))?;
-            fixed::write(unscaled, *digits, to).map_err(|error| error.to_string())
-        }
-        TypeCode::Reference(..) => encode(&reference(value)?, to),
-        TypeCode::Enum(named, names) => {
-            let number = names.iter().position(|name| value.as_str() == Some(name));
-            let number = number
-                .ok_or_else(|| wrong(value, &format!("one of {} ({})", names.join(", "), named.name)))?;
-            encode(&(number as u32), to)
-        }
-        TypeCode::Sequence(element, bound) => {
-            let all = list(value)?;
-            if *bound > 0 && all.len() > *bound as usize {
-                return Err(format!("{} elements, where at most {bound} are allowed", all.len()));
+    Writer { specification, to }.any_depth(value, code, &Around::new())
+}
+
+struct Writer<'w> {
+    specification: &'w Specification,
+    to: &'w mut Encoder,
+}
+
+/// The discriminator's type, the arms, and the default.
+type Parts<'a> = (&'a TypeCode, &'a [Arm], Option<u32>);
+
+impl Writer<'_> {
+    fn any_depth<'a>(
+        &mut self,
+        value: &Value,
+        code: &'a TypeCode,
+        around: &Around<'a>,
+    ) -> Result<(), String> {
+        let (code, mut around) = known(code, around).ok_or("a type that refers to nowhere")?;
+        around.push(code);
+        match code {
+            TypeCode::Simple(kind) => self.simple(value, *kind),
+            TypeCode::String(bound, is_wide) => self.text(value, *bound, *is_wide),
+            TypeCode::Fixed(digits, scale) => self.fixed(value, *digits, *scale),
+            TypeCode::Reference(..) => self.encode(&reference(value)?),
+            TypeCode::Enum(named, names) => {
+                let number = names.iter().position(|name| value.as_str() == Some(name));
+                let expected = || wrong(value, &format!("one of {} ({})", names.join(", "), named.name));
+                self.encode(&(number.ok_or_else(expected)? as u32))
             }
-            to.length(all.len()).map_err(|error| error.to_string())?;
-            each(all, element, &around, to)
-        }
-        TypeCode::Array(element, length) => {
-            let all = list(value)?;
-            if all.len() != *length as usize {
-                return Err(format!("{} elements, where {length} are expected", all.len()));
+            TypeCode::Sequence(element, bound) => {
+                let all = list(value)?;
+                if *bound > 0 && all.len() > *bound as usize {
+                    return Err(format!("{} elements, where at most {bound} are allowed", all.len()));
+                }
+                self.to.length(all.len()).map_err(|error| error.to_string())?;
+                self.each(all, element, &around)
             }
-            each(all, element, &around, to)
-        }
-        TypeCode::Struct(_, members) | TypeCode::Exception(_, members) => {
-            let object = value.as_object().ok_or_else(|| wrong(value, "an object"))?;
-            let unknown = object.keys().find(|key| members.iter().all(|member| member.name != **key));
-            if let Some(key) = unknown {
-                return Err(format!("there is no member `{key}`"));
+            TypeCode::Array(element, length) => {
+                let all = list(value)?;
+                if all.len() != *length as usize {
+                    return Err(format!("{} elements, where {length} are expected", all.len()));
+                }
+                self.each(all, element, &around)
             }
-            members.iter().try_for_each(|member| {
-                let value = object.get(&member.name).ok_or(format!("`{}` is missing", member.name))?;
-                any_depth(value, &member.type_, &around, to).map_err(|error| within(&member.name, &error))
-            })
+            TypeCode::Struct(_, members) | TypeCode::Exception(_, members) => {
+                self.structure(value, members, &around)
+            }
+            TypeCode::Union(_, discriminator, arms, default) => {
+                self.union(value, (discriminator, arms, *default), &around)
+            }
+            TypeCode::Alias(..) | TypeCode::Recursive(_) => Err("a type that refers to nowhere".into()),
         }
-        TypeCode::Union(_, discriminator, arms, default) => {
-            union(value, (discriminator, arms, *default), &around, to)
+    }
+
+    fn encode(&mut self, value: &impl Encode) -> Result<(), String> {
+        value.encode(self.to).map_err(|error| error.to_string())
+    }
+
+    fn each<'a>(&mut self, all: &[Value], element: &'a TypeCode, around: &Around<'a>) -> Result<(), String> {
+        all.iter().enumerate().try_for_each(|(number, value)| {
+            self.any_depth(value, element, around).map_err(|error| within(&format!("[{number}]"), &error))
+        })
+    }
+
+    fn structure<'a>(
+        &mut self,
+        value: &Value,
+        members: &'a [Member],
+        around: &Around<'a>,
+    ) -> Result<(), String> {
+        let object = value.as_object().ok_or_else(|| wrong(value, "an object"))?;
+        let unknown = object.keys().find(|key| members.iter().all(|member| member.name != **key));
+        if let Some(key) = unknown {
+            return Err(format!("there is no member `{key}`"));
         }
-        TypeCode::Alias(..) | TypeCode::Recursive(_) => Err("a type that refers to nowhere".into()),
+        members.iter().try_for_each(|member| {
+            let value = object.get(&member.name).ok_or(format!("`{}` is missing", member.name))?;
+            self.any_depth(value, &member.type_, around).map_err(|error| within(&member.name, &error))
+        })
+    }
+
+    /// `{"label": ..., "value": ...}`; an arm that is not there has no value.
+    fn union<'a>(
+        &mut self,
+        value: &Value,
+        (discriminator, arms, default): Parts<'a>,
+        around: &Around<'a>,
+    ) -> Result<(), String> {
+        let label = value.get("label").ok_or_else(|| wrong(value, "an object with `label` and `value`"))?;
+        self.any_depth(label, discriminator, around).map_err(|error| within("label", &error))?;
+        let number = label_number(label, discriminator);
+        let is_default = |index: usize| default.is_some_and(|default| default as usize == index);
+        let labelled =
+            arms.iter().enumerate().find(|(index, arm)| !is_default(*index) && Some(arm.label) == number);
+        let arm = labelled.map(|(_, arm)| arm).or_else(|| arms.get(default? as usize));
+        let Some(arm) = arm else { return Ok(()) };
+        let inner = value.get("value").ok_or("`value` is missing")?;
+        self.any_depth(inner, &arm.member.type_, around).map_err(|error| within(&arm.member.name, &error))
+    }
+
+    fn simple(&mut self, value: &Value, kind: u32) -> Result<(), String> {
+        let number = || real::of_json(value).ok_or_else(|| wrong(value, "a number"));
+        match kind {
+            kind::SHORT => self.integer::<i16>(value),
+            kind::USHORT => self.integer::<u16>(value),
+            kind::LONG => self.integer::<i32>(value),
+            kind::ULONG => self.integer::<u32>(value),
+            kind::LONGLONG => self.integer::<i64>(value),
+            kind::ULONGLONG => self.integer::<u64>(value),
+            kind::OCTET => self.integer::<u8>(value),
+            kind::FLOAT => self.encode(&real::float(number()?)?),
+            kind::DOUBLE => self.encode(&number()?),
+            kind::LONGDOUBLE => self.encode(&real::long_double(number()?)),
+            kind::BOOLEAN => self.encode(&value.as_bool().ok_or_else(|| wrong(value, "true or false"))?),
+            kind::CHAR => self.encode(&character(value)?),
+            kind::WCHAR => {
+                let unit = u16::try_from(u32::from(character(value)?));
+                self.encode(&WChar(unit.map_err(|_| wrong(value, "one unit of UTF-16"))?))
+            }
+            kind::ANY => self.any(value),
+            kind::TYPE_CODE => {
+                let name = value.as_str().ok_or_else(|| wrong(value, "the name of a type"))?;
+                self.encode(&called(name, self.specification)?)
+            }
+            _ => Err("values of this type cannot be given".into()),
+        }
+    }
+
+    /// An integer in the range of its type.
+    fn integer<T: TryFrom<i128> + Encode>(&mut self, value: &Value) -> Result<(), String> {
+        let number = value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from));
+        let number = number.and_then(|number| T::try_from(number).ok());
+        self.encode(&number.ok_or_else(|| wrong(value, "an integer in the range of the type"))?)
+    }
+
+    /// `{"type": NAME, "value": ...}`; without it, the type is that of the JSON value: boolean, long long, double or string.
+    fn any(&mut self, value: &Value) -> Result<(), String> {
+        let code = match value {
+            Value::Bool(_) => TypeCode::Simple(kind::BOOLEAN),
+            Value::String(_) => TypeCode::String(0, false),
+            Value::Number(number) if number.is_i64() => TypeCode::Simple(kind::LONGLONG),
+            Value::Number(_) => TypeCode::Simple(kind::DOUBLE),
+            Value::Object(typed) => {
+                let name = typed.get("type").and_then(Value::as_str);
+                called(
+                    name.ok_or("`type` is missing: write {\"type\": NAME, \"value\": V}")?,
+                    self.specification,
+                )?
+            }
+            other => return Err(wrong(other, "an any: write {\"type\": NAME, \"value\": V}")),
+        };
+        let inner = if value.is_object() { value.get("value") } else { Some(value) };
+        let is_empty = matches!(code, TypeCode::Simple(kind::NULL | kind::VOID));
+        self.encode(&code)?;
+        match inner {
+            _ if is_empty => Ok(()),
+            Some(inner) => self.any_depth(inner, &code, &Around::new()),
+            None => Err("`value` is missing".into()),
+        }
+    }
+
+    fn text(&mut self, value: &Value, bound: u32, is_wide: bool) -> Result<(), String> {
+        let text = value.as_str().ok_or_else(|| wrong(value, "a string"))?;
+        let length = if is_wide { text.encode_utf16().count() } else { text.chars().count() };
+        if bound > 0 && length > bound as usize {
+            return Err(format!("{length} characters, where at most {bound} are allowed"));
+        }
+        if is_wide { self.encode(&WString::from(text)) } else { self.encode(&text.to_owned()) }
+    }
+
+    fn fixed(&mut self, value: &Value, digits: u16, scale: i16) -> Result<(), String> {
+        let behind = usize::try_from(scale).unwrap_or(0);
+        let before = usize::from(digits).saturating_sub(behind);
+        let too_long = || {
+            format!(
+                "`{value}` is too long: fixed<{digits}, {scale}> has {before} digits before the point and {behind} behind it"
+            )
+        };
+        match unscaled(value, behind).ok_or_else(|| wrong(value, "a fixed-point number"))? {
+            Some(unscaled) => fixed::write(unscaled, digits, self.to).map_err(|_| too_long()),
+            None => Err(too_long()),
+        }
     }
 }
 
@@ -78,53 +213,8 @@ fn wrong(value: &Value, expected: &str) -> String {
     format!("`{value}` is not {expected}")
 }
 
-fn encode(value: &impl Encode, to: &mut Encoder) -> Result<(), String> {
-    value.encode(to).map_err(|error| error.to_string())
-}
-
 fn list(value: &Value) -> Result<&[Value], String> {
     value.as_array().map(Vec::as_slice).ok_or_else(|| wrong(value, "a list"))
-}
-
-fn each<'a>(
-    all: &[Value],
-    element: &'a TypeCode,
-    around: &Around<'a>,
-    to: &mut Encoder,
-) -> Result<(), String> {
-    all.iter().enumerate().try_for_each(|(number, value)| {
-        any_depth(value, element, around, to).map_err(|error| within(&format!("[{number}]"), &error))
-    })
-}
-
-/// An integer of the type that the range has.
-fn integer<T: TryFrom<i128> + Encode>(value: &Value, to: &mut Encoder) -> Result<(), String> {
-    let number = value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from));
-    let number = number.and_then(|number| T::try_from(number).ok());
-    encode(&number.ok_or_else(|| wrong(value, "an integer in the range of the type"))?, to)
-}
-
-fn simple(value: &Value, kind: u32, to: &mut Encoder) -> Result<(), String> {
-    let number = || value.as_f64().ok_or_else(|| wrong(value, "a number"));
-    match kind {
-        kind::SHORT => integer::<i16>(value, to),
-        kind::USHORT => integer::<u16>(value, to),
-        kind::LONG => integer::<i32>(value, to),
-        kind::ULONG => integer::<u32>(value, to),
-        kind::LONGLONG => integer::<i64>(value, to),
-        kind::ULONGLONG => integer::<u64>(value, to),
-        kind::OCTET => integer::<u8>(value, to),
-        kind::FLOAT => encode(&(number()? as f32), to),
-        kind::DOUBLE => encode(&number()?, to),
-        kind::BOOLEAN => encode(&value.as_bool().ok_or_else(|| wrong(value, "true or false"))?, to),
-        kind::CHAR => encode(&character(value)?, to),
-        kind::WCHAR => {
-            let unit = u16::try_from(u32::from(character(value)?));
-            encode(&WChar(unit.map_err(|_| wrong(value, "one unit of UTF-16"))?), to)
-        }
-        kind::ANY => any(value, to),
-        _ => Err("values of this type cannot be given".into()),
-    }
 }
 
 fn character(value: &Value) -> Result<char, String> {
@@ -133,28 +223,6 @@ fn character(value: &Value) -> Result<char, String> {
         (Some(one), None) => Ok(one),
         _ => Err(wrong(value, "one character")),
     }
-}
-
-/// The type of an `any` is that of the JSON value: boolean, long long, double or string.
-fn any(value: &Value, to: &mut Encoder) -> Result<(), String> {
-    let code = match value {
-        Value::Bool(_) => TypeCode::Simple(kind::BOOLEAN),
-        Value::String(_) => TypeCode::String(0, false),
-        Value::Number(number) if number.is_i64() => TypeCode::Simple(kind::LONGLONG),
-        Value::Number(_) => TypeCode::Simple(kind::DOUBLE),
-        other => return Err(wrong(other, "true, false, a number or a string, which an any can have here")),
-    };
-    encode(&code, to)?;
-    write(value, &code, to)
-}
-
-fn text(value: &Value, bound: u32, is_wide: bool, to: &mut Encoder) -> Result<(), String> {
-    let text = value.as_str().ok_or_else(|| wrong(value, "a string"))?;
-    let length = if is_wide { text.encode_utf16().count() } else { text.chars().count() };
-    if bound > 0 && length > bound as usize {
-        return Err(format!("{length} characters, where at most {bound} are allowed"));
-    }
-    if is_wide { encode(&WString::from(text), to) } else { encode(&text.to_owned(), to) }
 }
 
 /// A reference as text; `null` is nil.
@@ -171,37 +239,18 @@ fn reference(value: &Value) -> Result<Reference, String> {
     }
 }
 
-/// All digits of `-12.50` as an integer, with so many of them behind the point.
-fn unscaled(value: &Value, scale: i16) -> Option<i128> {
+/// All digits of `-12.50` as an integer, with so many of them behind the point. `Some(None)` if there are more.
+fn unscaled(value: &Value, behind: usize) -> Option<Option<i128>> {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let (sign, digits) = text.strip_prefix('-').map_or((1, &*text), |digits| (-1, digits));
     let (whole, rest) = digits.split_once('.').unwrap_or((digits, ""));
-    let missing = usize::try_from(scale).ok()?.checked_sub(rest.len())?;
-    let digits = format!("{whole}{rest}{}", "0".repeat(missing));
-    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-    if is_number { Some(sign * digits.parse::<i128>().ok()?) } else { None }
-}
-
-/// The discriminator's type, the arms, and the default.
-type Parts<'a> = (&'a TypeCode, &'a [Arm], Option<u32>);
-
-/// `{"label": ..., "value": ...}`; an arm that is not there has no value.
-fn union<'a>(
-    value: &Value,
-    (discriminator, arms, default): Parts<'a>,
-    around: &Around<'a>,
-    to: &mut Encoder,
-) -> Result<(), String> {
-    let label = value.get("label").ok_or_else(|| wrong(value, "an object with `label` and `value`"))?;
-    any_depth(label, discriminator, around, to).map_err(|error| within("label", &error))?;
-    let number = label_number(label, discriminator);
-    let is_default = |index: usize| default.is_some_and(|default| default as usize == index);
-    let labelled =
-        arms.iter().enumerate().find(|(index, arm)| !is_default(*index) && Some(arm.label) == number);
-    let arm = labelled.map(|(_, arm)| arm).or_else(|| arms.get(default? as usize));
-    let Some(arm) = arm else { return Ok(()) };
-    let inner = value.get("value").ok_or("`value` is missing")?;
-    any_depth(inner, &arm.member.type_, around, to).map_err(|error| within(&arm.member.name, &error))
+    let mut all = whole.bytes().chain(rest.bytes()).peekable();
+    let is_number = all.peek().is_some() && all.all(|digit| digit.is_ascii_digit());
+    let rest = rest.trim_end_matches('0');
+    let missing = behind.checked_sub(rest.len());
+    let unscaled =
+        missing.and_then(|missing| format!("{whole}{rest}{}", "0".repeat(missing)).parse::<i128>().ok());
+    is_number.then_some(unscaled.map(|unscaled| sign * unscaled))
 }
 
 pub(super) fn label_number(label: &Value, discriminator: &TypeCode) -> Option<i64> {

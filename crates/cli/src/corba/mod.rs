@@ -1,7 +1,12 @@
 //! Values of CORBA whose types are known at run time only: between JSON and bytes, by the description of their type.
 
+pub mod arguments;
 pub mod decode;
-pub mod encode;
+mod encode;
+pub mod idl;
+mod names;
+pub mod operation;
+mod real;
 pub mod types;
 
 use punctual_giop::TypeCode;

@@ -45,9 +45,9 @@ impl<'a> Types<'a> {
                 Named { id: "IDL:omg.org/CORBA/Object:1.0".into(), name: "Object".into() },
             ),
             Type::Named(id) => return self.named(*id),
-            Type::Fixed(None) | Type::Map(..) | Type::ValueBase | Type::Unknown => {
-                return Err(format!("values of this type cannot be sent: {type_:?}"));
-            }
+            Type::Map(..) => return Err(cannot("map")),
+            Type::ValueBase => return Err(cannot("ValueBase")),
+            Type::Fixed(None) | Type::Unknown => return Err(cannot("a type without bytes")),
         })
     }
 
@@ -78,7 +78,7 @@ impl<'a> Types<'a> {
                 TypeCode::Enum(named, enumerators.iter().map(name).collect())
             }
             Kind::Interface(_) => TypeCode::Reference(kind::OBJREF, named),
-            _ => return Err(format!("values of `{}` cannot be sent", named.name)),
+            _ => return Err(cannot(&named.name)),
         })
     }
 
@@ -132,6 +132,10 @@ impl<'a> Types<'a> {
             Constant::Float(_) | Constant::Fixed(_) | Constant::String(_) | Constant::WString(_) => 0,
         }
     }
+}
+
+fn cannot(type_: &str) -> String {
+    format!("values of the type {type_} cannot be sent")
 }
 
 fn simple(primitive: Primitive) -> u32 {

@@ -1,19 +1,21 @@
 //! `punctual call`: calls an operation of an object whose interface an IDL file describes, which is read at run time.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail};
-use clap::Args;
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
 use punctual::Nanos;
-use punctual_giop::characters::CharacterSet;
-use punctual_giop::{ByteOrder, Decoder, Encoder, TypeCode, Version};
-use punctual_idl::model::{DefinitionId, Direction, Kind, Specification, Type};
-use punctual_orb::{Options, Orb, Outcome as CallOutcome, SystemException};
+use punctual_giop::{Kept, TypeCode};
+use punctual_idl::model::Specification;
+use punctual_orb::naming::FindError;
+use punctual_orb::{Object, Options, Orb, Outcome as CallOutcome, Reference, SyncScope, SystemException};
 use serde_json::{Map, Value, json};
 
+use crate::corba::arguments::Arguments;
+use crate::corba::decode;
+use crate::corba::idl::IdlFile;
+use crate::corba::operation::{Asked, Operation, of_all_objects};
 use crate::corba::types::Types;
-use crate::corba::{decode, encode};
 use crate::output::{Outcome, Output, Usage};
 use crate::values;
 
@@ -21,10 +23,14 @@ use crate::values;
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  punctual call corbaloc::host:2809/NameService list 10 --idl CosNaming.idl --include /usr/share/idl/omniORB/COS\n  \
-                  punctual call \"$(cat echo.ior)\" echoString hello --idl echo.idl --json\n\n\
+                  punctual call \"$(cat echo.ior)\" echoString hello --idl echo.idl --json\n  \
+                  punctual call \"$(cat sums.ior)\" add -1 -2 --idl sums.idl\n  \
+                  punctual call corbaloc::host:2809/NameService _is_a IDL:omg.org/CosNaming/NamingContext:1.0\n\n\
                   Give the arguments for parameters 'in' and 'inout', in the order of the IDL file. Each is JSON; strings, characters \
-                  and enumerators may be written without quotes. Unions are {\"label\": L, \"value\": V}, references are IOR:... or \
-                  null. To read an attribute, give no argument; to set it, give one."
+                  and enumerators may be written without quotes. Write text that begins with '-' behind '--'. Unions are \
+                  {\"label\": L, \"value\": V}, references are IOR:... or null, values of type any {\"type\": T, \"value\": V}. \
+                  docs/ORB.md has an example of each type. To read an attribute, give no argument; to set it, give one.\n\n\
+                  All objects have the operations _is_a and _non_existent, some also _repository_id, _interface and _component. They need no IDL file."
 )]
 pub struct Call {
     /// Reference to the object: IOR:..., corbaloc:... or corbaname:...
@@ -32,69 +38,65 @@ pub struct Call {
     /// Name of the operation or attribute.
     operation: String,
     /// Values of the operation's parameters.
+    #[arg(allow_negative_numbers = true)]
     arguments: Vec<String>,
-    /// IDL file that declares the interface.
-    #[arg(long)]
-    idl: PathBuf,
-    /// Folder with files that the IDL file includes; may be repeated.
-    #[arg(long)]
-    include: Vec<PathBuf>,
+    #[command(flatten)]
+    idl: IdlFile,
     /// Interface of the object (A::B), if the reference does not name it and several interfaces have the operation.
     #[arg(long)]
     interface: Option<String>,
     /// Longest time of the call, including the time to connect.
     #[arg(long, default_value = "10s", value_parser = values::span)]
     timeout: Nanos,
+    /// What a oneway operation waits for.
+    #[arg(long, value_enum, default_value = "transport")]
+    sync: Sync,
 }
 
-/// An operation as it is called.
-struct Operation {
-    /// Name of the operation in GIOP messages.
-    wire: String,
-    is_oneway: bool,
-    inputs: Vec<(String, Type)>,
-    returns: Option<Type>,
-    outputs: Vec<(String, Type)>,
-    raises: Vec<DefinitionId>,
+/// What a oneway operation waits for.
+#[derive(Clone, Copy, ValueEnum)]
+enum Sync {
+    /// Nothing: also if the request cannot be sent, it is no error.
+    None,
+    /// That the request is written to the connection.
+    Transport,
+    /// That the server has found the object.
+    Server,
+    /// That the object has performed the operation.
+    Target,
+}
+
+impl Sync {
+    fn scope(self) -> SyncScope {
+        match self {
+            Self::None => SyncScope::None,
+            Self::Transport => SyncScope::WithTransport,
+            Self::Server => SyncScope::WithServer,
+            Self::Target => SyncScope::WithTarget,
+        }
+    }
+
+    /// What is known after the call, as a word of JSON and as a line.
+    fn known(self) -> (&'static str, &'static str) {
+        match self {
+            Self::None => ("nothing", "not known whether it was sent"),
+            Self::Transport => ("sent", "sent; not known whether the object exists"),
+            Self::Server => ("accepted", "accepted: the server has found the object"),
+            Self::Target => ("performed", "performed"),
+        }
+    }
 }
 
 /// What came back, with what is needed to read it.
 enum Answer {
-    Result(Body),
-    Raised(String, Body),
-}
-
-/// The rest of a message: its bytes begin at a multiple of 8 bytes, and the values behind `skipped` of them.
-struct Body {
-    bytes: Vec<u8>,
-    skipped: usize,
-    order: ByteOrder,
-    version: Version,
-    characters: CharacterSet,
-}
-
-impl Body {
-    fn of(from: &mut Decoder<'_>) -> Self {
-        let skipped = from.offset() % 8;
-        let mut bytes = vec![0; skipped];
-        // It reads what is there.
-        bytes.extend_from_slice(from.read(from.remaining()).unwrap_or_default());
-        let (order, version, characters) = (from.order(), from.version(), from.characters());
-        Self { bytes, skipped, order, version, characters }
-    }
-
-    fn decoder(&self) -> anyhow::Result<Decoder<'_>> {
-        let mut from = Decoder::new(&self.bytes, self.order, self.version);
-        from.set_characters(self.characters);
-        from.read(self.skipped)?;
-        Ok(from)
-    }
+    Result(Kept),
+    Raised(String, Kept),
 }
 
 fn answer(outcome: CallOutcome<'_>) -> Result<Answer, SystemException> {
     match outcome {
-        CallOutcome::Result(mut from) => Ok(Answer::Result(Body::of(&mut from))),
-        CallOutcome::Raised { id, mut members } => Ok(Answer::Raised(id.into(), Body::of(&mut members))),
+        CallOutcome::Result(from) => Ok(Answer::Result(from.keep())),
+        CallOutcome::Raised { id, members } => Ok(Answer::Raised(id.into(), members.keep())),
         CallOutcome::System(exception) => Err(exception),
     }
 }
@@ -103,157 +105,82 @@ impl Call {
     /// Reads the file, calls, and prints what came back.
     ///
     /// # Errors
-    /// [`Usage`] if the operation or an argument is wrong; system exceptions.
+    /// [`Usage`] if the reference, the file, the operation or an argument is wrong; system exceptions.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
-        let specification = self.specification()?;
+        let general = of_all_objects(&self.operation);
+        let specification = match &general {
+            Some(_) if !self.idl.is_given() => Specification::default(),
+            _ => self.idl.read(output)?,
+        };
         let orb =
             Orb::new(Options { timeout: Some(Duration::from_nanos(self.timeout.0)), ..Options::default() })?;
-        let reference = punctual_orb::naming::find(&orb, &self.reference)?;
-        let operation = self.operation(&specification, &reference.type_id)?;
-        let mut types = Types::new(&specification);
-        let arguments = self.arguments(&operation, &mut types)?;
+        let reference = find(&orb, &self.reference)?;
+        let operation = match general {
+            Some(operation) => operation,
+            None => self.asked(&reference).find(&specification)?,
+        };
+        let arguments = Arguments::new(&self.arguments, &operation, &specification)?;
         let object = orb.object(&reference)?;
-        let write = |to: &mut Encoder| write(&arguments, to).map_err(|_| punctual_giop::Error::Type);
-        if operation.is_oneway {
-            object.send::<SystemException>(&operation.wire, write)?;
-            output.print(&json!({}), |_| "sent".into())?;
+        if operation.wire == "_non_existent" {
+            output.print(&json!({ "result": object.is_non_existent()? }), text)?;
             return Ok(Outcome::Done);
         }
-        match object.call(&operation.wire, write, answer)? {
+        if operation.is_oneway {
+            return self.send(&object, &operation, &arguments, output);
+        }
+        let sent = object.call(&operation.wire, |to| arguments.write(to), answer);
+        match sent.map_err(|exception| arguments.explain(exception))? {
             Answer::Result(body) => {
-                let shown = result(&operation, &mut types, &body)?;
-                output.print(&shown, text)?;
+                output.print(&result(&operation, &specification, &body)?, text)?;
                 Ok(Outcome::Done)
             }
             Answer::Raised(id, body) => {
-                let shown = raised(&operation, &specification, &id, &body)?;
-                output.print(&shown, text)?;
+                output.print(&raised(&operation, &specification, &id, &body)?, text)?;
                 Ok(Outcome::Refused)
             }
         }
     }
 
-    fn specification(&self) -> anyhow::Result<Specification> {
-        let options =
-            punctual_idl::Options { include_dirs: self.include.clone(), ..punctual_idl::Options::default() };
-        let read = punctual_idl::read(&self.idl, &options, &mut punctual_idl::Disk);
-        let outcome = read.map_err(|error| anyhow!("{}: {error}", self.idl.display()))?;
-        let first = outcome.diagnostics.first().map(ToString::to_string).unwrap_or_default();
-        outcome.specification.ok_or_else(|| anyhow!("{}", first.lines().next().unwrap_or("it is refused")))
-    }
-
-    /// The operation in the interface that the command line names, or the reference, or in the only one that has it.
-    fn operation(&self, specification: &Specification, type_id: &str) -> anyhow::Result<Operation> {
-        let is_meant = |id: DefinitionId, repository_id: &str| match &self.interface {
-            Some(name) => specification.path(id).join("::") == name.trim_start_matches("::"),
-            None => repository_id == type_id,
-        };
-        let interfaces = || {
-            let all = specification.all();
-            all.filter(|(_, definition)| matches!(definition.kind(), Kind::Interface(of) if of.is_defined))
-        };
-        let meant = interfaces().find(|(id, definition)| is_meant(*id, definition.repository_id()));
-        let found: Vec<Operation> = match (meant, &self.interface) {
-            (Some((id, _)), _) => self.of_interface(specification, id).into_iter().collect(),
-            (None, Some(name)) => bail!(Usage(format!("{} has no interface {name}", self.idl.display()))),
-            (None, None) => interfaces().filter_map(|(id, _)| self.own(specification, id)).collect(),
-        };
-        let count = found.len();
-        let mut found = found.into_iter();
-        match (found.next(), count) {
-            (Some(one), 1) => Ok(one),
-            (None, _) => bail!(Usage(format!("no such operation or attribute: {}", self.operation))),
-            _ => bail!(Usage(format!("{count} interfaces have {}: say --interface", self.operation))),
+    fn asked<'a>(&'a self, reference: &'a Reference) -> Asked<'a> {
+        Asked {
+            name: &self.operation,
+            has_arguments: !self.arguments.is_empty(),
+            interface: self.interface.as_deref(),
+            type_id: &reference.type_id,
         }
     }
 
-    /// The operation in an interface or in what it inherits from.
-    fn of_interface(&self, specification: &Specification, id: DefinitionId) -> Option<Operation> {
-        let Kind::Interface(of) = specification.get(id).kind() else { return None };
-        [id].iter().chain(&of.ancestors).find_map(|id| self.own(specification, *id))
-    }
-
-    fn own(&self, specification: &Specification, id: DefinitionId) -> Option<Operation> {
-        let children = specification.get(id).children().iter().map(|child| specification.get(*child));
-        let mut named = children.filter(|child| child.name() == self.operation);
-        named.find_map(|child| match child.kind() {
-            Kind::Operation(of) => {
-                let parameters = |out: bool| {
-                    let passes = move |direction| match direction {
-                        Direction::In => !out,
-                        Direction::Out => out,
-                        Direction::InOut => true,
-                    };
-                    let passing = of.parameters.iter().filter(move |one| passes(one.direction));
-                    passing.map(|one| (one.name.clone(), one.type_.clone())).collect()
-                };
-                Some(Operation {
-                    wire: self.operation.clone(),
-                    is_oneway: of.is_oneway,
-                    inputs: parameters(false),
-                    returns: of.returns.clone(),
-                    outputs: parameters(true),
-                    raises: of.raises.clone(),
-                })
-            }
-            Kind::Attribute(of) => {
-                let is_set = !self.arguments.is_empty() && !of.is_readonly;
-                Some(Operation {
-                    wire: format!("_{}_{}", if is_set { "set" } else { "get" }, self.operation),
-                    is_oneway: false,
-                    inputs: if is_set { vec![("value".into(), of.type_.clone())] } else { vec![] },
-                    returns: if is_set { None } else { Some(of.type_.clone()) },
-                    outputs: vec![],
-                    raises: if is_set { of.set_raises.clone() } else { of.get_raises.clone() },
-                })
-            }
-            _ => None,
-        })
-    }
-
-    /// The arguments with their types, known to have bytes.
-    fn arguments(&self, of: &Operation, types: &mut Types<'_>) -> anyhow::Result<Vec<(Value, TypeCode)>> {
-        let (given, expected) = (self.arguments.len(), of.inputs.len());
-        if given != expected {
-            let names: Vec<&str> = of.inputs.iter().map(|(name, _)| &**name).collect();
-            let needed = if expected == 0 { "none".into() } else { names.join(", ") };
-            bail!(Usage(format!("{given} arguments, where {expected} are expected: {needed}")));
+    fn send(
+        &self,
+        object: &Object,
+        operation: &Operation,
+        arguments: &Arguments<'_>,
+        output: Output,
+    ) -> anyhow::Result<Outcome> {
+        let object = object.with_sync_scope(self.sync.scope())?;
+        let sent = object.send::<SystemException>(&operation.wire, |to| arguments.write(to));
+        sent.map_err(|exception| arguments.explain(exception))?;
+        if let Sync::None = self.sync {
+            // The program ends now, and with it the thread that sends.
+            object.flush();
         }
-        let mut all = Vec::new();
-        for (text, (name, type_)) in self.arguments.iter().zip(&of.inputs) {
-            let code = types.of(type_).map_err(Usage)?;
-            let value = argument(text, &code).map_err(|error| Usage(format!("{name}: {error}")))?;
-            let mut scratch = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
-            encode::write(&value, &code, &mut scratch).map_err(|error| Usage(format!("{name}: {error}")))?;
-            all.push((value, code));
-        }
-        Ok(all)
+        let (word, line) = self.sync.known();
+        output.print(&json!({ "known": word }), |_| line.into())?;
+        Ok(Outcome::Done)
     }
 }
 
-fn write(arguments: &[(Value, TypeCode)], to: &mut Encoder) -> Result<(), String> {
-    arguments.iter().try_for_each(|(value, code)| encode::write(value, code, to))
+/// The reference that text stands for; a naming service may be asked for it.
+fn find(orb: &Orb, text: &str) -> anyhow::Result<Reference> {
+    punctual_orb::naming::find(orb, text).map_err(|error| match error {
+        FindError::Reference(_) | FindError::Resolve(_) => Usage(error.to_string()).into(),
+        FindError::Name(_) | FindError::Service(_) => anyhow!(error),
+    })
 }
 
-/// JSON, or the text itself if the type is one that has text as its values.
-fn argument(text: &str, code: &TypeCode) -> Result<Value, String> {
-    use punctual_giop::typecode::kind;
-    let is_text = matches!(
-        code.unaliased(),
-        TypeCode::String(..)
-            | TypeCode::Enum(..)
-            | TypeCode::Reference(..)
-            | TypeCode::Fixed(..)
-            | TypeCode::Simple(kind::CHAR | kind::WCHAR)
-    );
-    if is_text && !text.starts_with('"') && text != "null" {
-        return Ok(Value::String(text.to_owned()));
-    }
-    serde_json::from_str(text).map_err(|error| format!("`{text}` is no JSON: {error}"))
-}
-
-fn result(of: &Operation, types: &mut Types<'_>, body: &Body) -> anyhow::Result<Value> {
-    let mut from = body.decoder()?;
+fn result(of: &Operation, specification: &Specification, body: &Kept) -> anyhow::Result<Value> {
+    let mut types = Types::new(specification);
+    let mut from = body.decoder();
     let mut shown = Map::new();
     if let Some(type_) = &of.returns {
         let code = types.of(type_).map_err(anyhow::Error::msg)?;
@@ -271,14 +198,14 @@ fn result(of: &Operation, types: &mut Types<'_>, body: &Body) -> anyhow::Result<
 }
 
 /// An exception of the interface; its members if the file declares it for this operation.
-fn raised(of: &Operation, specification: &Specification, id: &str, body: &Body) -> anyhow::Result<Value> {
+fn raised(of: &Operation, specification: &Specification, id: &str, body: &Kept) -> anyhow::Result<Value> {
     let declared = of.raises.iter().find(|raised| specification.get(**raised).repository_id() == id);
     let mut members = Value::Null;
     if let Some(declared) = declared
         && let TypeCode::Exception(_, of) =
             Types::new(specification).named(*declared).map_err(anyhow::Error::msg)?
     {
-        members = decode::read_members(&of, &mut body.decoder()?)?;
+        members = decode::read_members(&of, &mut body.decoder())?;
     }
     Ok(json!({ "exception": id, "members": members }))
 }
@@ -293,25 +220,4 @@ fn text(shown: &Value) -> String {
     let out = out.into_iter().flatten().map(|(name, value)| format!("{name} = {}", line(value)));
     let lines: Vec<String> = result.into_iter().chain(out).collect();
     if lines.is_empty() { "done".into() } else { lines.join("\n") }
-}
-
-#[cfg(test)]
-mod tests {
-    use punctual_giop::{Decode as _, Encode as _};
-
-    use super::*;
-
-    #[test]
-    fn an_answer_is_read_in_the_code_set_of_its_connection() {
-        for characters in [CharacterSet::Utf8, CharacterSet::Latin1] {
-            let mut to = Encoder::new(ByteOrder::Big, Version::V1_2);
-            to.set_characters(characters);
-            String::from("\u{fc}1").encode(&mut to).expect("it has bytes");
-            let mut reply = Decoder::new(to.as_bytes(), ByteOrder::Big, Version::V1_2);
-            reply.set_characters(characters);
-            let body = Body::of(&mut reply);
-            let read = String::decode(&mut body.decoder().expect("it begins there"));
-            assert_eq!(read.as_deref(), Ok("\u{fc}1"), "{characters:?}");
-        }
-    }
 }

@@ -12,7 +12,7 @@ use punctual_giop::reference::component::{
 };
 use punctual_giop::reference::corbaloc::Corbaloc;
 use punctual_giop::reference::{
-    Component, Error, IiopProfile, Link, Profile, TAG_INTERNET_IOP, TAG_MULTIPLE_COMPONENTS,
+    Component, Error, IiopProfile, Link, Profile, TAG_INTERNET_IOP, TAG_MULTIPLE_COMPONENTS, UnixAddress,
 };
 use serde::Serialize;
 
@@ -77,7 +77,8 @@ impl Ior {
 fn from_standard_input() -> anyhow::Result<String> {
     let limit = punctual_giop::limits::REFERENCE_TEXT_BYTES_MAX as u64 + 2;
     let mut text = String::new();
-    std::io::stdin().take(limit).read_to_string(&mut text)?;
+    let read = std::io::stdin().take(limit).read_to_string(&mut text);
+    read.map_err(|error| Usage(format!("standard input has no reference: {error}")))?;
     Ok(text)
 }
 
@@ -108,17 +109,20 @@ fn explained(form: &'static str, reference: &Reference) -> Explained {
 }
 
 fn profile(profile: &Profile) -> ExplainedProfile {
-    let transport = match profile.tag {
-        TAG_INTERNET_IOP => "IIOP".to_owned(),
-        TAG_MULTIPLE_COMPONENTS => "components".to_owned(),
-        other => format!("{other:#x}"),
-    };
     let parsed = (profile.tag == TAG_INTERNET_IOP).then(|| IiopProfile::parse(&profile.data));
     let (parsed, mistake) = match parsed {
         Some(Err(error)) => (None, Some(error.to_string())),
         parsed => (parsed.and_then(Result::ok), None),
     };
     let key = parsed.as_ref().map(|parsed| &parsed.object_key);
+    // Without a port, the server listens at Unix sockets only.
+    let socket = parsed.as_ref().filter(|parsed| parsed.address.port == 0).and_then(unix_socket);
+    let transport = match profile.tag {
+        TAG_INTERNET_IOP if socket.is_some() => "omniunix".to_owned(),
+        TAG_INTERNET_IOP => "IIOP".to_owned(),
+        TAG_MULTIPLE_COMPONENTS => "components".to_owned(),
+        other => format!("{other:#x}"),
+    };
     ExplainedProfile {
         transport,
         mistake,
@@ -126,11 +130,23 @@ fn profile(profile: &Profile) -> ExplainedProfile {
             let (major, minor) = parsed.version.numbers();
             format!("{major}.{minor}")
         }),
-        address: parsed.as_ref().map(|parsed| parsed.address.to_string()),
+        address: socket.or_else(|| parsed.as_ref().map(|parsed| parsed.address.to_string())),
         key: key.map(|key| key.escape_ascii().to_string()),
         key_hex: key.map(|key| key.iter().map(|byte| format!("{byte:02x}")).collect()),
         components: parsed.iter().flat_map(|parsed| &parsed.components).map(component).collect(),
     }
+}
+
+/// The first Unix socket of a profile.
+fn unix_socket(profile: &IiopProfile) -> Option<String> {
+    let mut sockets =
+        profile.components.iter().filter_map(|component| component.unix_address().ok().flatten());
+    sockets.next().map(|at| at_host(&at))
+}
+
+/// A `corbaloc:` does not say the host: it means this one.
+fn at_host(at: &UnixAddress) -> String {
+    if at.host.is_empty() { at.path.clone() } else { format!("{} on {}", at.path, at.host) }
 }
 
 fn component(component: &Component) -> ExplainedComponent {
@@ -142,10 +158,9 @@ fn component(component: &Component) -> ExplainedComponent {
             ("address", component.alternate_address().map(|address| address.map(|to| to.to_string())))
         }
         TAG_SSL_SEC_TRANS => ("SSL", Ok(None)),
-        TAG_OMNIORB_UNIX_TRANS => (
-            "Unix socket",
-            component.unix_address().map(|at| at.map(|at| format!("{} on {}", at.path, at.host))),
-        ),
+        TAG_OMNIORB_UNIX_TRANS => {
+            ("Unix socket", component.unix_address().map(|at| at.map(|at| at_host(&at))))
+        }
         _ => ("unknown", Ok(None)),
     };
     let value = value.unwrap_or_else(|error| Some(error.to_string()));
@@ -158,6 +173,7 @@ fn orb_name(number: u32) -> String {
         0x4154_5400 => "omniORB".into(),
         0x5441_4F00 => "TAO".into(),
         0x4A41_4300 => "JacORB".into(),
+        0x5055_4E43 => "Punctual".into(),
         other => format!("{other:#x}"),
     }
 }

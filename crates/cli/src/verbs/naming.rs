@@ -1,6 +1,10 @@
 //! `punctual naming`: a naming service for CORBA objects.
 
+use std::path::absolute;
+
 use clap::Args;
+use punctual_giop::Version;
+use punctual_giop::reference::corbaloc::{Corbaloc, Place};
 use punctual_orb::{Endpoint, Options, Orb, naming};
 use serde::Serialize;
 
@@ -8,18 +12,23 @@ use crate::output::{Outcome, Output, Usage};
 
 /// Run a naming service: CORBA programs bind objects to names in it, and find them.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  punctual naming --listen 127.0.0.1:2809\n  \
+#[command(
+    after_help = "Examples:\n  punctual naming --listen 127.0.0.1:2809 --listen unix:/run/names.sock\n  \
+                  punctual naming --listen 0.0.0.0:2809 --publish gateway.example.org:2809\n  \
                   nameclt -ORBInitRef NameService=corbaloc::127.0.0.1:2809/NameService list\n  \
-                  punctual call corbaloc::127.0.0.1:2809/NameService list 10 --idl CosNaming.idl\n\n\
-                  The service keeps the names in memory: they are lost when it stops. Any program that can connect to the address \
-                  may change them.")]
+                  punctual call corbaloc::127.0.0.1:2809/NameService list 10 --idl CosNaming.idl\n  \
+                  punctual call corbaloc:omniunix:/run/names.sock:/NameService list 10 --idl CosNaming.idl\n\n\
+                  The service keeps the names in memory: they are lost when it stops. Any program that can connect to an address \
+                  may change them."
+)]
 pub struct Naming {
-    /// Address to listen at, HOST:PORT. Write an IPv6 address in square brackets. Port 0 chooses a free port.
-    #[arg(long, default_value = "127.0.0.1:2809")]
-    listen: String,
-    /// Address to write into references instead of --listen, HOST:PORT: for example that of a gateway.
-    #[arg(long)]
-    publish: Option<String>,
+    /// Address to listen at, HOST:PORT or unix:PATH; may be repeated. Write an IPv6 address in square brackets. Port 0
+    /// chooses a free port.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2809")]
+    listen: Vec<String>,
+    /// Address to write into references instead of those of --listen, for example that of a gateway; may be repeated.
+    #[arg(long, value_name = "ADDRESS")]
+    publish: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -29,15 +38,46 @@ struct Started {
     corbaloc: String,
 }
 
-/// `HOST:PORT`.
-fn endpoint(text: &str) -> anyhow::Result<Endpoint> {
-    let wrong = || Usage(format!("`{text}` is no address: write HOST:PORT"));
+/// `HOST:PORT` or `unix:PATH`.
+fn endpoint(text: &str) -> Result<Endpoint, Usage> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return socket(path);
+    }
+    let wrong = || Usage(format!("`{text}` is no address: write HOST:PORT or unix:PATH"));
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    if bracketed.is_none() && host.contains(':') {
+        let fix = format!("write an IPv6 address in square brackets, as [{host}]:{port}");
+        return Err(Usage(format!("`{text}` is no address: {fix}")));
+    }
+    let host = bracketed.unwrap_or(host);
     if host.is_empty() {
-        return Err(wrong().into());
+        return Err(wrong());
     }
     Ok(Endpoint::tcp(host, port.parse().map_err(|_| wrong())?))
+}
+
+/// References have the whole path of a socket. A `corbaloc` could not have one with `:`.
+fn socket(path: &str) -> Result<Endpoint, Usage> {
+    let wrong = |why: &str| Usage(format!("`{path}` is no path of a socket: {why}"));
+    if path.contains([':', ',']) {
+        return Err(wrong("it may not have `:` or `,`"));
+    }
+    let path = absolute(path).map_err(|error| wrong(&error.to_string()))?;
+    Ok(Endpoint::Unix(path))
+}
+
+/// The root context of a service at these addresses.
+fn corbaloc(published: &[Endpoint]) -> String {
+    let place = |endpoint: &Endpoint| match endpoint {
+        Endpoint::Tcp(address) => Place::Iiop(Version::V1_2, address.clone()),
+        Endpoint::Unix(path) => Place::Unix(path.display().to_string()),
+    };
+    Corbaloc::Places(published.iter().map(place).collect(), b"NameService".to_vec()).to_string()
+}
+
+fn endpoints(texts: &[String]) -> Result<Vec<Endpoint>, Usage> {
+    texts.iter().map(|text| endpoint(text)).collect()
 }
 
 impl Naming {
@@ -46,16 +86,12 @@ impl Naming {
     /// # Errors
     /// [`Usage`] if an address is wrong; if it cannot be used.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
-        let listen = endpoint(&self.listen)?;
-        let published = self.publish.as_deref().map(endpoint).transpose()?;
-        let options = Options { published: published.into_iter().collect(), ..Options::listening(listen) };
-        let orb = Orb::new(options).map_err(|error| anyhow::anyhow!("{}: {error}", self.listen))?;
+        let (listen, published) = (endpoints(&self.listen)?, endpoints(&self.publish)?);
+        let options = Options { listen, published, ..Options::default() };
+        let orb =
+            Orb::new(options).map_err(|error| anyhow::anyhow!("{}: {error}", self.listen.join(", ")))?;
         let root = naming::serve(&orb)?;
-        let address = orb.published().first().map(ToString::to_string).unwrap_or_default();
-        let started = Started {
-            reference: orb.stringify(&root)?,
-            corbaloc: format!("corbaloc:iiop:1.2@{address}/NameService"),
-        };
+        let started = Started { reference: orb.stringify(&root)?, corbaloc: corbaloc(orb.published()) };
         output.print(&started, |started| format!("{}\n{}", started.corbaloc, started.reference))?;
         orb.run();
         Ok(Outcome::Done)

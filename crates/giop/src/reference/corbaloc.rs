@@ -1,6 +1,7 @@
 //! `corbaloc:` (CORBA 13.6.10.1): `corbaloc:[iiop]:[VERSION@]HOST[:PORT][,...]/KEY`, or `corbaloc:rir:[/NAME]`. omniORB adds
 //! `omniunix:PATH:` as an address.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -145,16 +146,27 @@ fn host_and_port(text: &str) -> Option<Address> {
         Some(behind) => behind.split_once(']')?,
         None => text.split_at(text.find(':').unwrap_or(text.len())),
     };
+    let host = with_zone(host);
     let is_host = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
     if host.is_empty() || !host.chars().all(is_host) {
         return None;
     }
     let port = match rest.strip_prefix(':') {
-        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => port.parse().ok()?,
+        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            port.parse().ok().filter(|port| *port > 0)?
+        }
         None if rest.is_empty() => PORT_DEFAULT,
         _ => return None,
     };
-    Some(Address { host: host.into(), port })
+    Some(Address { host, port })
+}
+
+/// The `%` before the zone of an IPv6 address is written `%25` (RFC 6874).
+fn with_zone(host: &str) -> String {
+    match host.split_once("%25") {
+        Some((address, zone)) if !zone.is_empty() => format!("{address}%{zone}"),
+        _ => host.into(),
+    }
 }
 
 impl fmt::Display for Corbaloc {
@@ -180,6 +192,7 @@ impl fmt::Display for Place {
         match self {
             Self::Iiop(version, address) => {
                 let (major, minor) = version.numbers();
+                let address = address.to_string().replace('%', "%25");
                 write!(f, "iiop:{major}.{minor}@{address}")
             }
             Self::Unix(path) => write!(f, "omniunix:{path}:"),

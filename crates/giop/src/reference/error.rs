@@ -15,7 +15,9 @@ pub enum Error {
     #[error("the transport `{0}` is not known; `iiop`, `rir` and `omniunix` are")]
     Transport(String),
     /// An address that is none.
-    #[error("`{0}` is no address; write HOST or HOST:PORT, with the host of IPv6 in square brackets")]
+    #[error(
+        "`{0}` is no address; write HOST or HOST:PORT, with an IPv6 address in square brackets and a port from 1 to 65535"
+    )]
     Address(String),
     /// A version that is none.
     #[error("IIOP {0}.{1} is not supported; 1.0, 1.1 and 1.2 are")]

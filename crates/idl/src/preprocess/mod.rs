@@ -13,6 +13,7 @@ mod condition;
 mod directive;
 mod macros;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -133,6 +134,8 @@ impl<'a> Preprocessor<'a> {
             match self.loader.load(&path) {
                 Ok(Some(bytes)) => return self.enter(at, path, bytes),
                 Ok(None) => {}
+                // A folder may have the name of a file that is in another one.
+                Err(error) if error.kind() == ErrorKind::IsADirectory => {}
                 Err(error) => {
                     self.session.error(at, format!("cannot read {}: {error}", path.display()));
                     return Ok(());

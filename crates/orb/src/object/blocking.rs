@@ -1,6 +1,7 @@
 //! Calls that wait for what comes back, and oneway requests.
 
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 use punctual_giop::context::CODE_SETS;
@@ -52,6 +53,22 @@ impl Object {
             })
         })?;
         answer
+    }
+
+    /// Waits until requests that nobody waits for ([`crate::SyncScope::None`]) are sent, or cannot be: for a program that ends
+    /// behind them.
+    pub fn flush(&self) {
+        let forward = self.forward();
+        let route = forward.as_deref().unwrap_or(&self.0.route);
+        for (_, way) in route.ways() {
+            let Way::Remote(peer, _) = way else { continue };
+            let (done, is_done) = sync_channel(1);
+            // They are sent one after the other.
+            let asked = peer.later.send(Box::new(move || {
+                let _ = done.send(());
+            }));
+            let _ = asked.map(|()| is_done.recv());
+        }
     }
 
     /// Lets another thread send a request. `false` if the object is in this process, so that none is sent.

@@ -1,0 +1,161 @@
+//! `punctual call` with all types, over all versions of GIOP, and its errors.
+
+mod mirror;
+
+use std::process::{Command, Output};
+
+use mirror::{echo, reply, start};
+use punctual_giop::message::Request;
+use punctual_giop::{ByteOrder, Decoder};
+use serde_json::Value;
+
+const PUNCTUAL: &str = env!("CARGO_BIN_EXE_punctual");
+const IDL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/echo/values.idl");
+
+fn punctual(arguments: &[&str]) -> Output {
+    Command::new(PUNCTUAL).args(arguments).output().expect("it starts")
+}
+
+/// Exit code, standard output and standard error.
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = punctual(arguments);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn reference(version: &str, port: u16) -> String {
+    format!("corbaloc:iiop:{version}@127.0.0.1:{port}/values")
+}
+
+#[test]
+fn the_document_shows_what_each_type_looks_like() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ORB.md");
+    let document = std::fs::read_to_string(path).expect("the document");
+    let reference = reference("1.2", start(echo));
+    let mut count = 0;
+    for line in document.lines().filter(|line| line.starts_with("call ")) {
+        let (call, expected) = line.split_once(" # ").unwrap_or_else(|| panic!("no result: {line}"));
+        let script = format!("call() {{ '{PUNCTUAL}' call --idl '{IDL}' '{reference}' \"$@\"; }}\n{call}");
+        let output = Command::new("sh").args(["-c", &script]).output().expect("a shell");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(printed.trim_end(), expected.trim(), "{call}: {output:?}");
+        count += 1;
+    }
+    assert!(count >= 25, "only {count} calls in the document");
+}
+
+#[test]
+fn numbers_that_are_too_large_and_wrong_values_are_refused() {
+    let reference = reference("1.2", start(echo));
+    for (operation, argument, expected) in [
+        ("weight", "1e39", "value: 1e39 is out of the range of float, at most 3.4028235e38"),
+        ("weight", "-1e39", "value: -1e39 is out of the range of float"),
+        ("distance", "1e999", "number out of range"),
+        ("weight", "inf", "`inf` is no JSON"),
+        ("cost", "123456.78", "is too long: fixed<7, 2> has 5 digits before the point and 2 behind it"),
+        ("cost", "1.234", "is too long: fixed<7, 2>"),
+        ("cost", "1x", "`\"1x\"` is not a fixed-point number"),
+        ("paint", "pink", "is not one of red, green, blue (Colour)"),
+        ("table", "[[1, 2]]", "1 elements, where 2 are expected"),
+        ("anything", r#"{"type": "Example::None", "value": 1}"#, "no type is called `Example::None`"),
+        ("anything", r#"{"type": "short"}"#, "`value` is missing"),
+        ("kind", "sequence<nothing>", "no type is called `nothing`"),
+        ("neighbour", "corbaloc::127.0.0.1:0/x", "is no address"),
+        ("byte", "-1", "`-1` is not an integer in the range of the type"),
+    ] {
+        let (code, _, said) = run(&["call", &reference, operation, argument, "--idl", IDL]);
+        assert_eq!(code, Some(2), "{operation} {argument}: {said}");
+        assert!(said.contains(expected) && said.lines().count() == 1, "{operation} {argument}: {said}");
+    }
+}
+
+#[test]
+fn arguments_that_a_version_of_giop_cannot_carry_are_named() {
+    let (code, _, said) = run(&["call", &reference("1.0", start(echo)), "wide_words", "x", "--idl", IDL]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("GIOP 1.0") && said.contains("cannot carry the value"), "{said}");
+}
+
+#[test]
+fn wrong_files_and_references_are_wrong_usage() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+    let reference = reference("1.2", start(echo));
+    for (arguments, expected) in [
+        (&["call", "nowhere", "flag", "true", "--idl", IDL][..], "a reference begins with"),
+        (&["call", "corbaloc:rir:/X", "flag", "true", "--idl", IDL], "has no `X`"),
+        (&["call", &reference, "flag", "true", "--idl", "/nonexistent.idl"], "there is no such file"),
+        (&["call", &reference, "flag", "true", "--idl", folder], "it is a folder"),
+        (&["call", &reference, "flag", "true"], "say --idl FILE"),
+        (&["call", &reference, "flag", "--idl", IDL], "0 arguments, expected 1: value"),
+        (&["ior", "nowhere"], "a reference begins with"),
+        (&["ior", "corbaloc::host:0/x"], "a port from 1 to 65535"),
+        (&["naming", "--listen", "::1:28100"], "square brackets, as [::1]:28100"),
+        (&["naming", "--listen", "nowhere"], "write HOST:PORT or unix:PATH"),
+        (&["naming", "--listen", "unix:/a:b"], "is no path of a socket"),
+    ] {
+        let (code, _, said) = run(arguments);
+        assert_eq!(code, Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn all_errors_of_an_idl_file_are_shown_with_their_lines() {
+    let path = format!("{}/refused.idl", env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(&path, "interface A {\n  void f(in None x);\n  void g(in Nobody x);\n};\n")
+        .expect("written");
+    let (code, printed, said) = run(&["call", "corbaloc::127.0.0.1:1/x", "f", "--idl", &path, "--json"]);
+    assert_eq!(code, Some(2), "{said}");
+    for expected in [
+        &format!("{path}:2:13: error: ") as &str,
+        "      void f(in None x);\n                ^",
+        &format!("{path}:3:13: error: "),
+        "is refused: it has 2 errors",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    let error: Value = serde_json::from_str(&printed).expect("one object");
+    let lines: Vec<_> = [0, 1].iter().map(|n| error["error"]["diagnostics"][n]["line"].as_u64()).collect();
+    assert_eq!((lines, error["error"]["exit_code"].as_u64()), (vec![Some(2), Some(3)], Some(2)));
+}
+
+/// A point in two fragments of GIOP 1.1. The second begins with padding, which is counted from its header.
+fn in_fragments(request: &Request<'_>, arguments: Decoder<'_>) -> Vec<Vec<u8>> {
+    let whole = reply(request.id, &arguments, &[]);
+    let number = |number: i64| match arguments.order() {
+        ByteOrder::Big => number.to_be_bytes(),
+        ByteOrder::Little => number.to_le_bytes(),
+    };
+    let mut first = [&whole[..], &number(0)].concat();
+    let size = (first.len() - 12) as u32;
+    let mut second = whole[..12].to_vec();
+    second.extend([&[0; 4][..], &number(7)].concat());
+    let size_of = |size: u32| match arguments.order() {
+        ByteOrder::Big => size.to_be_bytes(),
+        ByteOrder::Little => size.to_le_bytes(),
+    };
+    first[8..12].copy_from_slice(&size_of(size));
+    second[8..12].copy_from_slice(&size_of(12));
+    // More follows the first; the second is a fragment.
+    first[6] |= 2;
+    second[7] = 7;
+    vec![first, second]
+}
+
+#[test]
+fn results_in_fragments_of_giop_1_1_are_aligned_by_fragment() {
+    let path = format!("{}/pair.idl", env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(&path, "interface Pair { long long both(out long long second); };\n").expect("written");
+    let reference = reference("1.1", start(in_fragments));
+    let (code, printed, said) = run(&["call", &reference, "both", "--idl", &path]);
+    assert_eq!((code, &*printed), (Some(0), "0\nsecond = 7"), "{said}");
+}
+
+#[test]
+fn readonly_attributes_cannot_be_set() {
+    let path = format!("{}/readonly.idl", env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(&path, "interface R { readonly attribute long a; };\n").expect("written");
+    let (code, _, said) = run(&["call", "corbaloc::127.0.0.1:1/x", "a", "5", "--idl", &path]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("the attribute a is readonly: it cannot be set"), "{said}");
+}
