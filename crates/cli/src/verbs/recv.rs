@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::host::{Host, degraded, ended, lateness};
 use crate::output::{Outcome, Output, begin_stream, print_note};
-use crate::stages::{self, StageSeen, Stages};
+use crate::stages::{self, ReportedStage, Stages};
 use crate::units::with_units;
 use crate::values;
 
@@ -79,7 +79,7 @@ struct Received {
     /// Hosts on the way that guarantee nothing; `None` if the channel ended before this was requested.
     degraded_by: Option<Vec<String>>,
     /// Stages on the way that broke their promise meanwhile.
-    broken: Vec<StageSeen>,
+    broken: Vec<ReportedStage>,
     /// How the channel ended; `None` if that is not why it stopped.
     ended: Option<CloseReason>,
     /// The error, as every verb prints it.

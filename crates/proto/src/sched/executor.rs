@@ -139,11 +139,11 @@ impl Executor {
         self.caps.refund(saved, now);
     }
 
-    /// Best effort waits for [`GIVE_WAY`](crate::limits::GIVE_WAY): a program was woken that precedes it. It does so for at most
+    /// Best effort waits for [`BEST_EFFORT_PAUSE`](crate::limits::BEST_EFFORT_PAUSE): a program was woken that precedes it. It does so for at most
     /// half of the time. The order `fifo` knows no precedence.
-    pub fn give_way(&mut self, now: Instant) {
+    pub fn pause_best_effort(&mut self, now: Instant) {
         if self.policy != RunPolicy::Fifo {
-            self.caps.give_way(now);
+            self.caps.pause_best_effort(now);
         }
     }
 

@@ -14,7 +14,7 @@ use super::channel::State;
 use super::host::{Armed, Host};
 use super::{Event, World};
 use crate::entry::Entry;
-use crate::faults::{Lie, Mischief, Moment};
+use crate::faults::{FaultAction, Lie, Moment};
 use crate::scenario::{self, node_id};
 use crate::time::SimTime;
 
@@ -109,61 +109,61 @@ impl World {
         let host = host_of(&fault.what);
         self.note(host, Entry::Trouble { fault: index, over: false });
         self.journal.explain(|| format!("{:?} for {}", fault.what, fault.lasts));
-        if !matches!(fault.what, Mischief::Crash { .. }) {
+        if !matches!(fault.what, FaultAction::Crash { .. }) {
             self.queue.schedule(until, Event::Fault { fault: index, turn: Turn::Ends });
         }
         match fault.what {
-            Mischief::Partition { host, link, both } => {
+            FaultAction::Partition { host, link, both } => {
                 self.cut(host, link, both, true);
                 self.touch(self.between(host, link), until, true, true);
             }
-            Mischief::Pause { host } => {
+            FaultAction::Pause { host } => {
                 self.hosts[host].paused_until = self.hosts[host].paused_until.max(until);
                 self.hole(host, fault.lasts, until);
             }
-            Mischief::Crash { host, moment: Moment::Now } => self.crash(host, fault.lasts),
-            Mischief::Crash { host, moment } => {
+            FaultAction::Crash { host, moment: Moment::Now } => self.crash(host, fault.lasts),
+            FaultAction::Crash { host, moment } => {
                 self.hosts[host].armed = Some(Armed { moment, lasts: fault.lasts });
             }
-            Mischief::Breach(breach) => self.breach(breach, until),
-            Mischief::Jump { host, by } => {
+            FaultAction::Breach(breach) => self.breach(breach, until),
+            FaultAction::Jump { host, by } => {
                 self.misread(host, until, by);
                 self.hosts[host].clock.jump(by);
                 self.hole(host, by, self.now);
                 self.wake(host);
             }
-            Mischief::Freeze { host } => {
+            FaultAction::Freeze { host } => {
                 self.misread(host, until, fault.lasts);
                 let now = self.now;
                 self.hosts[host].clock.step_back(now, fault.lasts);
                 self.hole(host, fault.lasts, until);
             }
-            Mischief::Restamp { host, by } => {
+            FaultAction::Restamp { host, by } => {
                 self.misread(host, until, by);
                 self.hosts[host].stamps_early = by;
                 self.hole(host, by, until);
             }
-            Mischief::Heap { host, link } => {
+            FaultAction::Heap { host, link } => {
                 self.hosts[host].wires[usize::from(link)].heap_until = Some(until);
                 self.touch(self.between(host, link), until, true, true);
             }
-            Mischief::Lie { host, about } => {
+            FaultAction::Lie { host, about } => {
                 self.hosts[host].lies = Some(about);
                 self.touch(Place::SentBy(host), until, true, false);
             }
-            Mischief::Noise { host, link, kind, .. } => {
+            FaultAction::Noise { host, link, kind, .. } => {
                 if kind.is_signalling() {
                     self.touch(self.between(host, link), until, false, true);
                 }
                 self.queue.schedule(self.now, Event::Noise { fault: index });
             }
-            Mischief::Version { host } => {
+            FaultAction::Version { host } => {
                 self.touch(Place::Host(host), until + UPGRADE, true, true);
                 self.crash(host, UPGRADE);
-                self.speak(host, true);
+                self.set_version(host, true);
                 self.watch_versions(index);
             }
-            Mischief::Deaf { host } => {
+            FaultAction::Deaf { host } => {
                 self.hosts[host].is_deaf = true;
                 self.touch(Place::Sink(host), until, true, false);
             }
@@ -174,26 +174,26 @@ impl World {
         let fault = self.scenario.schedule[index];
         self.note(host_of(&fault.what), Entry::Trouble { fault: index, over: true });
         match fault.what {
-            Mischief::Partition { host, link, both } => self.cut(host, link, both, false),
-            Mischief::Restamp { host, .. } => self.hosts[host].stamps_early = Nanos::ZERO,
-            Mischief::Lie { host, .. } => self.hosts[host].lies = None,
-            Mischief::Heap { host, link } => {
+            FaultAction::Partition { host, link, both } => self.cut(host, link, both, false),
+            FaultAction::Restamp { host, .. } => self.hosts[host].stamps_early = Nanos::ZERO,
+            FaultAction::Lie { host, .. } => self.hosts[host].lies = None,
+            FaultAction::Heap { host, link } => {
                 self.hosts[host].wires[usize::from(link)].heap_until = None;
             }
-            Mischief::Version { host } => {
+            FaultAction::Version { host } => {
                 self.crash(host, UPGRADE);
-                self.speak(host, false);
+                self.set_version(host, false);
             }
-            Mischief::Breach(breach) => self.mend(breach),
-            Mischief::Deaf { host } => {
+            FaultAction::Breach(breach) => self.mend(breach),
+            FaultAction::Deaf { host } => {
                 self.hosts[host].is_deaf = false;
                 self.hosts[host].hoard.clear();
             }
-            Mischief::Pause { .. }
-            | Mischief::Crash { .. }
-            | Mischief::Jump { .. }
-            | Mischief::Freeze { .. }
-            | Mischief::Noise { .. } => {}
+            FaultAction::Pause { .. }
+            | FaultAction::Crash { .. }
+            | FaultAction::Jump { .. }
+            | FaultAction::Freeze { .. }
+            | FaultAction::Noise { .. } => {}
         }
     }
 
@@ -439,20 +439,20 @@ fn arrival_error(link: &LinkConfig) -> Nanos {
     link.prediction_error + model.departure_latest(window) + (link.propagation_max - link.propagation_min)
 }
 
-fn host_of(what: &Mischief) -> usize {
+fn host_of(what: &FaultAction) -> usize {
     match *what {
-        Mischief::Partition { host, .. }
-        | Mischief::Pause { host }
-        | Mischief::Crash { host, .. }
-        | Mischief::Jump { host, .. }
-        | Mischief::Freeze { host }
-        | Mischief::Restamp { host, .. }
-        | Mischief::Heap { host, .. }
-        | Mischief::Lie { host, .. }
-        | Mischief::Noise { host, .. }
-        | Mischief::Version { host }
-        | Mischief::Deaf { host } => host,
-        Mischief::Breach(ref breach) => breach.host(),
+        FaultAction::Partition { host, .. }
+        | FaultAction::Pause { host }
+        | FaultAction::Crash { host, .. }
+        | FaultAction::Jump { host, .. }
+        | FaultAction::Freeze { host }
+        | FaultAction::Restamp { host, .. }
+        | FaultAction::Heap { host, .. }
+        | FaultAction::Lie { host, .. }
+        | FaultAction::Noise { host, .. }
+        | FaultAction::Version { host }
+        | FaultAction::Deaf { host } => host,
+        FaultAction::Breach(ref breach) => breach.host(),
     }
 }
 

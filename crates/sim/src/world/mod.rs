@@ -45,7 +45,7 @@ use self::faults::{Touch, Turn};
 use self::host::Host;
 use self::orphans::Orphans;
 use self::requests::Requests;
-use self::tcp::{Talk, TcpAct};
+use self::tcp::{Conversation, TcpAct};
 use crate::dice::{Dice, Draw};
 use crate::entry::Entry;
 use crate::journal::Journal;
@@ -165,7 +165,7 @@ pub(crate) struct World {
     touches: Vec<Touch>,
     orphans: Orphans,
     /// TCP connections of the plan.
-    talks: Vec<Talk>,
+    conversations: Vec<Conversation>,
     tcp_dice: Dice,
     /// The broken stage of this run, and the reports of it.
     broken: Option<BrokenStage>,
@@ -216,7 +216,7 @@ impl World {
             at_rest: Vec::new(),
             touches: Vec::new(),
             orphans: Orphans::new(),
-            talks: Self::talks(&scenario.tcp.connections),
+            conversations: Self::conversations(&scenario.tcp.connections),
             tcp_dice: Dice::of(seed, Draw::TcpWorld),
             broken: None,
             burst_max,
