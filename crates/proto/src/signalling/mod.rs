@@ -32,6 +32,7 @@ mod breach_reports;
 mod budget;
 mod channel;
 mod clock;
+mod closing;
 mod deciding;
 mod decisions;
 mod ends;
