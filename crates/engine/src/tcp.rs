@@ -117,7 +117,7 @@ pub enum TcpRefusal {
     )]
     Exhausted(u32),
     /// Admission refused a handler.
-    #[error("admission of the {handler} handler: {refusal}")]
+    #[error("admission refused the {handler} handler: {refusal}")]
     Handler {
         /// Which of them.
         handler: &'static str,

@@ -36,7 +36,7 @@ pub struct Recv {
     /// Stop after this many messages.
     #[arg(long, value_parser = values::count)]
     count: Option<u64>,
-    /// Write a line for each message to standard error: when it came, and how close to its deadline.
+    /// Write a line for each message to standard error: when it arrived, and how long before its deadline.
     #[arg(long)]
     info: bool,
     /// Accept senders on this host only.
@@ -46,7 +46,7 @@ pub struct Recv {
     /// (key co_schedule in [processor] of the daemon's configuration).
     #[arg(long)]
     co_schedule: bool,
-    /// Longest pause of this receiver, between two messages that it takes, in which no message is lost (200ms). The buffers for
+    /// Longest pause between two messages that this receiver takes, in which no message may be lost (200ms). The buffers for
     /// that count in this user's quota [default: 20ms if the quota has room for that].
     #[arg(long, value_name = "TIME", value_parser = values::span)]
     stall: Option<Nanos>,
