@@ -38,10 +38,9 @@ demo: build ## show three hosts with a video, a control loop and a flood; writes
 	$(PUNCTUAL) demo
 
 test: build ## run all tests, short runs of every experiment (as root) and of the deliberate faults, then 200 simulated networks
-	scripts/check-format
+	scripts/format --check
 	scripts/check-client
-	PUNCTUAL_TEST_WALL_CLOCK=1 PUNCTUAL_TEST_EXPERIMENTS=1 $(CARGO) test --locked --workspace
-	$(CARGO) test --locked -p punctual --features tokio --test tcp_tokio
+	PUNCTUAL_TEST_WALL_CLOCK=1 PUNCTUAL_TEST_EXPERIMENTS=1 $(CARGO) test --locked --workspace --features punctual/tokio
 	$(MUTATIONS) --short
 	$(PUNCTUAL) sim --seeds $(SEEDS)
 
@@ -113,10 +112,10 @@ bench: build ## run the micro-benchmarks of docs/PERFORMANCE.md
 	$(CARGO) bench --locked --workspace
 
 fmt: ## format everything
-	$(CARGO) fmt --all
+	scripts/format
 
 lint: setup ## check format, clippy, links in the documentation of the code, layering, licences and sources
-	scripts/check-format
+	scripts/format --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p punctual-sim --features mutations --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p punctual-analysis --features mutations --all-targets -- -D warnings

@@ -43,7 +43,7 @@ pub struct Reservation {
 
 /// The result for a stream under a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fare {
+pub struct ContractOutcome {
     /// Frames of the stream.
     pub frames: u64,
     /// Messages of the stream: a frame larger than S is sent as several.
@@ -88,7 +88,7 @@ pub struct Choice {
     /// The resources that the contract reserves.
     pub reserves: Reservation,
     /// The result for the stream under the contract.
-    pub fare: Fare,
+    pub fare: ContractOutcome,
 }
 
 /// The resources that `contract` reserves.
@@ -121,9 +121,9 @@ fn messages_of(frame: &Frame, message_bytes_max: u32) -> u32 {
 }
 
 /// The result for the stream under `contract`, with policing `delay` and with `drop`.
-pub fn fare(trace: &Trace, contract: &Contract) -> Fare {
+pub fn fare(trace: &Trace, contract: &Contract) -> ContractOutcome {
     let (mut delaying, mut dropping) = (LogicalArrivals::of(contract), LogicalArrivals::of(contract));
-    let mut fare = Fare {
+    let mut fare = ContractOutcome {
         frames: trace.frames().len() as u64,
         messages: 0,
         frames_split: 0,

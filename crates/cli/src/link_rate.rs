@@ -31,14 +31,14 @@ impl LinkRate {
     pub fn new(link: &str, rate: &RateStatus) -> Self {
         let measured = rate.measured;
         let is_beyond = is_beyond(rate);
-        let is_below = measured.is_some_and(|measured| rate.rate.0 < measured.surely().0 / 10 * 9);
+        let is_below = measured.is_some_and(|measured| rate.rate.0 < measured.lower_bound().0 / 10 * 9);
         Self {
             link: link.into(),
             auto: rate.auto,
             rate_configured_bps: rate.rate.0,
             rate_configured_error_ppm: rate.error.0,
             rate_measured_bps: measured.map(|measured| measured.rate.0),
-            error_bps: measured.map(|measured| measured.rate.0 - measured.surely().0),
+            error_bps: measured.map(|measured| measured.rate.0 - measured.lower_bound().0),
             at_least: measured.map(|measured| measured.at_least),
             is_beyond,
             fix: measured.filter(|_| !rate.auto && (is_beyond || is_below)).map(fix),
@@ -48,14 +48,15 @@ impl LinkRate {
 
 /// Whether admission counts on more than the link was measured to drain.
 pub fn is_beyond(rate: &RateStatus) -> bool {
-    let most = |measured: MeasuredRate| measured.rate.0.saturating_add(measured.rate.0 - measured.surely().0);
+    let most =
+        |measured: MeasuredRate| measured.rate.0.saturating_add(measured.rate.0 - measured.lower_bound().0);
     let printed = |measured: &MeasuredRate| !measured.at_least;
     rate.measured.filter(printed).is_some_and(|measured| rate.rate.less(rate.error).0 > most(measured))
 }
 
 /// The line that would be right.
 pub fn fix(measured: MeasuredRate) -> String {
-    let kbit = measured.surely().0 / 1_000;
+    let kbit = measured.lower_bound().0 / 1_000;
     match kbit {
         0..10_000 => format!("rate = \"{kbit}kbit/s\""),
         _ => format!("rate = \"{}.{}Mbit/s\"", kbit / 1_000, kbit % 1_000 / 100),

@@ -12,7 +12,7 @@ use crate::units::with_units;
 
 /// A stage that broke its promise during the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct StageSeen {
+pub struct ReportedStage {
     /// `link a-r`, or `processor of r`.
     pub stage: String,
     /// A word for the likely cause.
@@ -27,7 +27,7 @@ pub struct StageSeen {
 
 /// Reports the stages of one channel, on a thread of its own, until the channel has ended or is dropped.
 pub struct Stages {
-    seen: Arc<Mutex<Vec<StageSeen>>>,
+    seen: Arc<Mutex<Vec<ReportedStage>>>,
     thread: JoinHandle<()>,
 }
 
@@ -47,24 +47,24 @@ impl Stages {
     }
 
     /// The stages that were seen so far.
-    pub fn so_far(&self) -> Vec<StageSeen> {
+    pub fn so_far(&self) -> Vec<ReportedStage> {
         lock(&self.seen).clone()
     }
 
     /// All of them. The channel has ended or was dropped.
-    pub fn end(self) -> Vec<StageSeen> {
+    pub fn end(self) -> Vec<ReportedStage> {
         // A panic there has been printed.
         let _ = self.thread.join();
         lock(&self.seen).clone()
     }
 }
 
-fn lock(seen: &Mutex<Vec<StageSeen>>) -> MutexGuard<'_, Vec<StageSeen>> {
+fn lock(seen: &Mutex<Vec<ReportedStage>>) -> MutexGuard<'_, Vec<ReportedStage>> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes an event down; the stage that it is about, as it is known now.
-fn note(seen: &Mutex<Vec<StageSeen>>, event: &ChannelEvent) -> Option<StageSeen> {
+fn note(seen: &Mutex<Vec<ReportedStage>>, event: &ChannelEvent) -> Option<ReportedStage> {
     let (stage, healed) = match event {
         ChannelEvent::Degraded(stage) => (stage, false),
         ChannelEvent::Healed(stage) => (stage, true),
@@ -74,11 +74,11 @@ fn note(seen: &Mutex<Vec<StageSeen>>, event: &ChannelEvent) -> Option<StageSeen>
     let (cause_kind, cause_text) = (cause.name().to_owned(), cause.to_string());
     let mut seen = lock(seen);
     let known = seen.iter_mut().find(|known| known.stage == stage.name());
-    let now = StageSeen { stage: stage.name(), cause_kind, cause_text, late_at_first: *late, healed };
+    let now = ReportedStage { stage: stage.name(), cause_kind, cause_text, late_at_first: *late, healed };
     match known {
         Some(known) => {
             // A better cause may come later; how late it was at first stays.
-            *known = StageSeen { late_at_first: known.late_at_first, ..now };
+            *known = ReportedStage { late_at_first: known.late_at_first, ..now };
             Some(known.clone())
         }
         None => {
@@ -89,13 +89,13 @@ fn note(seen: &Mutex<Vec<StageSeen>>, event: &ChannelEvent) -> Option<StageSeen>
 }
 
 /// One line on standard error; none if it cannot be written as JSON.
-fn line(channel: &str, stage: &StageSeen, output: Output) -> Option<String> {
+fn line(channel: &str, stage: &ReportedStage, output: Output) -> Option<String> {
     if output.json {
         let key = if stage.healed { "healed" } else { "degraded" };
         let printed = serde_json::json!({ "channel": channel, key: stage });
         return serde_json::to_string(&with_units(printed)).ok();
     }
-    let StageSeen { stage, cause_text, late_at_first: Lateness { times, by_max }, healed, .. } = stage;
+    let ReportedStage { stage, cause_text, late_at_first: Lateness { times, by_max }, healed, .. } = stage;
     // The line may contain the progress.
     let start = if output.is_foreground() { "\r\x1b[K" } else { "" };
     Some(match healed {
@@ -108,8 +108,8 @@ fn line(channel: &str, stage: &StageSeen, output: Output) -> Option<String> {
 }
 
 /// The part of a summary about them; empty if there were none.
-pub fn summary(seen: &[StageSeen]) -> String {
-    let printed = |StageSeen { stage, cause_text, healed, .. }: &StageSeen| {
+pub fn summary(seen: &[ReportedStage]) -> String {
+    let printed = |ReportedStage { stage, cause_text, healed, .. }: &ReportedStage| {
         format!("{stage} {cause_text}{}", if *healed { " (healed since)" } else { "" })
     };
     match seen {

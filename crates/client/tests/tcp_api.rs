@@ -306,7 +306,7 @@ fn a_refused_connection_harms_no_other() {
                 Err(error) => break (kernels, error.to_string()),
             }
         };
-        assert!(why.starts_with("admission of the ") && !why.contains('\n'), "{why}");
+        assert!(why.starts_with("admission refused the ") && !why.contains('\n'), "{why}");
         drop(refused);
         for (stream, kernels) in &mut open {
             stream.set_read_timeout(Some(PATIENCE));

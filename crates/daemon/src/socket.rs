@@ -23,7 +23,7 @@ pub enum SocketError {
     #[error("another daemon serves {}: stop it, or give this one another [daemon] socket", .0.display())]
     InUse(PathBuf),
     /// Something that is no socket has the name.
-    #[error("{} is there and is no socket: remove it, or choose another [daemon] socket", .0.display())]
+    #[error("{} exists and is not a socket: remove it, or choose another [daemon] socket", .0.display())]
     NoSocket(PathBuf),
     /// The system returned an error.
     #[error("cannot make the API socket {}: {cause}; check [daemon] socket and the permissions of its \

@@ -378,7 +378,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             self.events.push_back(event);
             any = true;
         }
-        self.hear_of_handlers();
+        self.process_handler_events();
         self.shared.events().try_put(&mut self.events);
         any
     }

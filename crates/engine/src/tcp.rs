@@ -100,13 +100,13 @@ pub struct TcpParts<O: Outbox, I: Inbox> {
 }
 
 /// What is left of a connection, for its owner to drop: that takes time and system calls.
-pub struct Remains(#[allow(dead_code, reason = "it is only dropped")] pub(crate) Box<dyn Send>);
+pub struct EndedConnection(#[allow(dead_code, reason = "it is only dropped")] pub(crate) Box<dyn Send>);
 
 /// Puts the rings of a connection that is over where their owner drops them.
-pub(crate) type Bury<O, I> = fn(Rings<HostMemory<O, I>>) -> Box<dyn Send>;
+pub(crate) type DisposeRings<O, I> = fn(Rings<HostMemory<O, I>>) -> Box<dyn Send>;
 
 /// A refusal, with the parts that their owner drops.
-pub(crate) type Refused = (TcpRefusal, Remains);
+pub(crate) type Refused = (TcpRefusal, EndedConnection);
 
 /// What happened to a connection.
 pub enum TcpEvent {
@@ -117,9 +117,9 @@ pub enum TcpEvent {
     /// The connection ended; its program may still read.
     Ended(Ended),
     /// Only late segments of the peer can come: its rings and its handlers were given back, its port was not.
-    TimeWait(Remains),
+    TimeWait(EndedConnection),
     /// All was given back: the port is free.
-    Over(Remains),
+    Over(EndedConnection),
 }
 
 /// Why a connection or a listener cannot begin.
@@ -136,7 +136,7 @@ pub enum TcpRefusal {
     )]
     Exhausted(u32),
     /// Admission refused a handler.
-    #[error("admission of the {handler} handler: {refusal}")]
+    #[error("admission refused the {handler} handler: {refusal}")]
     Handler {
         /// Which of them.
         handler: &'static str,

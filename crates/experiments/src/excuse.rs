@@ -35,7 +35,7 @@ impl Hole {
 
 /// The observations of the CPUs' watchers (`witness`).
 #[derive(Clone, Debug, Default)]
-pub struct Testimony {
+pub struct WatcherRecords {
     /// Holes of all CPUs, merged, ascending.
     pub holes: Vec<Hole>,
     /// The CPUs' time that they watched: their number times the run's length.
@@ -44,7 +44,7 @@ pub struct Testimony {
     pub taken: Nanos,
 }
 
-impl Testimony {
+impl WatcherRecords {
     /// Both together: runs one after the other.
     pub fn add(&mut self, other: Self) {
         self.holes.extend(other.holes);
@@ -149,8 +149,8 @@ pub struct HoleSummary {
 }
 
 /// Sums up; `excused` of `samples` guaranteed messages are.
-pub fn summarise(testimony: &Testimony, samples: u64, excused: u64) -> HoleSummary {
-    let Testimony { holes, cpu_time, taken } = testimony;
+pub fn summarise(testimony: &WatcherRecords, samples: u64, excused: u64) -> HoleSummary {
+    let WatcherRecords { holes, cpu_time, taken } = testimony;
     let longest = holes.iter().map(Hole::length).max().unwrap_or_default();
     let over = |part: u64, whole: u64, limit: Ppm| {
         u128::from(part) * 1_000_000 > u128::from(whole) * u128::from(limit.0)
@@ -227,7 +227,7 @@ mod tests {
         let of = |taken_ms, samples, excused| {
             let taken = Nanos::from_millis(taken_ms);
             let testimony =
-                Testimony { holes: vec![hole(0, taken_ms)], cpu_time: Nanos::from_secs(1), taken };
+                WatcherRecords { holes: vec![hole(0, taken_ms)], cpu_time: Nanos::from_secs(1), taken };
             summarise(&testimony, samples, excused).inconclusive
         };
         assert!(!of(20, 100, 1), "both at their limits");

@@ -18,7 +18,7 @@ use punctual_analysis::{Instant, Nanos};
 use punctual_os::clock::{now, sleep_until};
 use punctual_os::{cpus, realtime};
 
-use crate::excuse::{Hole, Testimony, merge};
+use crate::excuse::{Hole, WatcherRecords, merge};
 
 /// Time between two checks.
 const PERIOD: Nanos = Nanos::from_millis(1);
@@ -73,15 +73,15 @@ impl Witness {
     }
 
     /// The result until now.
-    pub fn so_far(&mut self) -> Testimony {
+    pub fn so_far(&mut self) -> WatcherRecords {
         self.seen.extend(self.reports.try_iter());
         let taken = self.seen.iter().map(Hole::length).sum();
         let cpu_time = now().since(self.since) * self.cpus;
-        Testimony { holes: merge(self.seen.clone()), cpu_time, taken }
+        WatcherRecords { holes: merge(self.seen.clone()), cpu_time, taken }
     }
 
     /// Stops and returns the result.
-    pub fn stop(mut self) -> Testimony {
+    pub fn stop(mut self) -> WatcherRecords {
         self.stop.store(true, Ordering::Relaxed);
         for watcher in self.watchers.drain(..) {
             // A watcher does nothing that can panic.

@@ -22,6 +22,6 @@ pub use config::{GivenCosts, Mismatch, ProfileSettings};
 pub use embedded::{EmbeddedHost, TcpCloser, TcpEnds, TcpListening};
 pub use nominal_rate::nominal_rate;
 pub use running::{EngineHost, HostError, Prepared, quotas};
-pub use tcp::daemon::{DaemonTcp, TcpHappened};
+pub use tcp::daemon::{DaemonTcp, TcpHostEvent};
 pub use tcp::opener::TcpNews;
 pub use tcp::{TcpError, TcpWish, api_end, api_settings, api_state, engine_setting};

@@ -10,7 +10,7 @@ use signal_hook::flag;
 
 /// The program was requested to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("interrupted: everything that the run had set up is removed")]
+#[error("interrupted: everything that the run had set up was removed")]
 pub struct Interrupted;
 
 /// The conventional exit status of a program that ended on SIGINT.

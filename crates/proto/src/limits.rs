@@ -7,7 +7,7 @@ pub const CPU_CAP_WINDOW: Nanos = Nanos::from_millis(10);
 /// How long best effort waits when a program that precedes it was woken: enough for the wake-up, an answer and the sleep after it.
 /// Programs run below the processor, whose best effort would come first otherwise (RTU 4.3: application handlers are in the run
 /// queue, before best effort).
-pub const GIVE_WAY: Nanos = Nanos::from_micros(50);
+pub const BEST_EFFORT_PAUSE: Nanos = Nanos::from_micros(50);
 /// Longest name of a host or port.
 pub const NAME_BYTES_MAX: usize = 63;
 /// Bytes of the data header on the wire (ADR 0004).
@@ -237,10 +237,10 @@ pub const RTU_PACKETS_MAX: u32 = 4_096;
 pub const UPCALL_REPORTS_MAX: u32 = 8;
 /// Priorities of low-delay handlers. Each is a rate group before all periods.
 pub const RTU_PRIORITIES: u8 = 64;
-/// Overruns and ignored yields of a program's handler within [`RTU_SPELL`] after which it is demoted.
-pub const RTU_STRIKES_MAX: u32 = 8;
-/// Time for which the misconduct of a program's handler counts; that of the spell before counts, too.
-pub const RTU_SPELL: Nanos = Nanos::from_secs(10);
+/// Overruns and ignored yields of a program's handler within [`RTU_VIOLATION_SPAN`] after which it is demoted.
+pub const RTU_VIOLATIONS_MAX: u32 = 8;
+/// Time for which the misconduct of a program's handler counts; that of the span before counts, too.
+pub const RTU_VIOLATION_SPAN: Nanos = Nanos::from_secs(10);
 /// Listeners of a node.
 pub const LISTENERS_MAX: usize = 4_096 + LISTENERS_FOR_ROOT;
 /// Listeners among [`LISTENERS_MAX`] that a daemon keeps for programs of root and of its own user.

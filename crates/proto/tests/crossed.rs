@@ -64,7 +64,7 @@ const S: u64 = 1_000_000_000;
 
 crossed! {
     CPU_CAP_WINDOW = 10 * MS => "tests/sched.rs" caps_hold_best_effort_back_and_never_guaranteed_work;
-    GIVE_WAY = 50_000 => "tests/sched.rs" best_effort_gives_way_for_a_while_and_half_of_the_time_at_most;
+    BEST_EFFORT_PAUSE = 50_000 => "tests/sched.rs" best_effort_gives_way_for_a_while_and_half_of_the_time_at_most;
     NAME_BYTES_MAX = 63 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
     HEADER_BYTES = 64 => "tests/wire.rs" golden_bytes;
     FRAGMENT_BYTES_DEFAULT = 1_400 => "tests/limits.rs" a_packet_of_the_default_size_fits_and_a_byte_more_does_not;
@@ -169,8 +169,8 @@ crossed! {
     RTU_PACKETS_MAX = 4_096 => "tests/node_rtu_sending.rs" packets_of_a_budget_go_to_their_limit_and_not_beyond;
     UPCALL_REPORTS_MAX = 8 => "tests/node_rtu_remote.rs" few_reports_are_read_at_once;
     RTU_PRIORITIES = 64 => "tests/node_rtu.rs" numbers_go_to_their_limits_and_not_beyond;
-    RTU_STRIKES_MAX = 8 => "tests/node_rtu.rs" overruns_are_counted_then_demoted_and_delay_no_other_handler;
-    RTU_SPELL = 10 * S => "tests/node_rtu.rs" misconduct_expires_after_two_spells;
+    RTU_VIOLATIONS_MAX = 8 => "tests/node_rtu.rs" overruns_are_counted_then_demoted_and_delay_no_other_handler;
+    RTU_VIOLATION_SPAN = 10 * S => "tests/node_rtu.rs" misconduct_expires_after_two_spans;
     REASON_BYTES_MAX = 200 => "tests/signalling/limits.rs" a_long_reason_arrives_cut_between_characters;
 }
 

@@ -343,7 +343,7 @@ fn a_ring_stuffed_beyond_the_contract_is_drained_in_the_background() {
     let contract = Contract { policing: Policing::Drop, ..contract(100, 10, 2, 50) };
     let open = world.open(0, 1, contract).unwrap();
     for number in 0..3 {
-        open.outbox.stuff(&pattern(8, number, 100), 1_000, world.now);
+        open.outbox.push_beyond_room(&pattern(8, number, 100), 1_000, world.now);
     }
     world.nodes[0].handle_ring(open.source, world.now);
     let taken = |world: &World| world.nodes[0].channel(open.source).unwrap().counters.messages_in;

@@ -163,11 +163,15 @@ fn run(contract: &Contract, seed: u64) -> Run {
     for round in 0..400 {
         if random.below(2) == 0 {
             let copies = if random.below(15) == 0 { 9 } else { 1 };
-            open.outbox.stuff(&pattern(seed, 0, bytes - random.below(3) as usize), copies, world.now);
+            open.outbox.push_beyond_room(
+                &pattern(seed, 0, bytes - random.below(3) as usize),
+                copies,
+                world.now,
+            );
             offered += copies as u64;
         }
         if random.below(40) == 0 {
-            open.outbox.stuff(&pattern(seed, 0, bytes + 1), 1, world.now);
+            open.outbox.push_beyond_room(&pattern(seed, 0, bytes + 1), 1, world.now);
             (offered, too_long) = (offered + 1, too_long + 1);
         }
         world.nodes[0].handle_ring(open.source, world.now);
@@ -313,8 +317,8 @@ fn what_a_source_drops_is_not_lost_on_the_way() {
     let (mut offered, mut numbers) = (0, Vec::new());
     for _ in 0..60 {
         let copies = 1 + random.below(8);
-        open.outbox.stuff(&pattern(1, 0, 200), copies as usize, world.now);
-        open.outbox.stuff(&pattern(1, 0, 201), 1, world.now);
+        open.outbox.push_beyond_room(&pattern(1, 0, 200), copies as usize, world.now);
+        open.outbox.push_beyond_room(&pattern(1, 0, 201), 1, world.now);
         offered += copies + 1;
         world.nodes[0].handle_ring(open.source, world.now);
         world.run_for(MS(40));

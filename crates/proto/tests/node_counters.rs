@@ -115,13 +115,13 @@ fn run(world: &mut World, open: &Open, contract: &Contract, rounds: u64, seed: u
         let many = if dice.one_in(12) { 6 } else { 1 };
         // The second one finds the link busy.
         for many in [many, 1] {
-            open.outbox.stuff(&pattern(seed, round, bytes - round as usize % 3), many, world.now);
+            open.outbox.push_beyond_room(&pattern(seed, round, bytes - round as usize % 3), many, world.now);
             world.nodes[0].handle_ring(open.source, world.now);
             world.settle();
             reader.compare(world, open);
         }
         if dice.one_in(20) {
-            open.outbox.stuff(&pattern(seed, round, bytes + 1), 1, world.now);
+            open.outbox.push_beyond_room(&pattern(seed, round, bytes + 1), 1, world.now);
         }
         world.nodes[0].handle_ring(open.source, world.now);
         for _ in 0..5 {

@@ -190,7 +190,7 @@ fn no_notice_is_lost_while_none_is_read() {
     let open: Vec<_> = (0..CHANNELS).map(|_| world.open(0, 1, contract).expect("there is room")).collect();
     let now = world.now;
     for channel in &open {
-        channel.outbox.stuff(&[7; 11], 2, now);
+        channel.outbox.push_beyond_room(&[7; 11], 2, now);
         world.nodes[0].handle_ring(channel.source, now);
     }
     // Units that take far more than they may, of all handlers: the first ones count as accidents.

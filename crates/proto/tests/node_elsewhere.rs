@@ -31,7 +31,7 @@ fn a_host_is_not_quiet_before_what_it_held_is_given_back() {
 
 /// Other threads decide for both hosts: between any two steps each count of what is held is right.
 #[test]
-fn the_books_are_even_at_each_step_of_a_decision() {
+fn accounts_balance_at_each_step_of_a_decision() {
     let mut world = World::line(2, BitRate(40_000_000));
     world.run_for(Nanos::from_secs(2));
     world.nodes[1].listen(name("port")).expect("free");

@@ -299,7 +299,7 @@ fn what_a_link_drains_is_seen_while_it_is_used() {
     let to = Address { port: name("bulk"), host: name("h2") };
     let flow = world.nodes[0].open_best_effort(to, 1_400, outbox.clone(), world.now).expect("a flow");
     for _ in 0..500 {
-        outbox.stuff(&[7; 1_400], 60, world.now);
+        outbox.push_beyond_room(&[7; 1_400], 60, world.now);
         world.nodes[0].handle_ring(flow, world.now);
         world.run_for(Nanos::from_millis(10));
     }
@@ -327,7 +327,7 @@ fn other_traffic_on_the_link_is_no_part_of_the_error_that_is_not_stated() {
         let outbox = TestOutbox::new(1, 1_400);
         let to = Address { port: name("bulk"), host: name("h2") };
         let flow = world.nodes[0].open_best_effort(to, 1_400, outbox.clone(), world.now).expect("a flow");
-        outbox.stuff(&[7; 1_400], 6_000, world.now);
+        outbox.push_beyond_room(&[7; 1_400], 6_000, world.now);
         world.nodes[0].handle_ring(flow, world.now);
         let found = measure(&mut world).expect("it can be measured");
         assert!(is_right(found, BitRate(drains)), "{drains}: {found:?}");
@@ -507,7 +507,7 @@ fn a_measured_rate_is_a_range() {
         [(20_000_000, 2_500, 19_950_000, 20_050_000), (7, 0, 7, 7), (1_000_000, 1_000_000, 0, 2_000_000)]
     {
         let measured = of(rate, error);
-        assert_eq!((measured.surely(), measured.at_most()), (BitRate(surely), BitRate(at_most)));
+        assert_eq!((measured.lower_bound(), measured.at_most()), (BitRate(surely), BitRate(at_most)));
     }
     assert_eq!(of(u64::MAX, 5).at_most(), BitRate(u64::MAX));
 }
@@ -520,7 +520,7 @@ fn what_is_given_away_counts_of_the_measured_rate() {
     let used = |world: &World| u64::from(world.nodes[0].status(world.now).links[0].utilisation.0);
     let before = used(&world);
     let found = measured(&mut world, 0).expect("it measures itself");
-    let expected = before * CONFIGURED.0 / found.surely().0;
+    let expected = before * CONFIGURED.0 / found.lower_bound().0;
     assert!(used(&world).abs_diff(expected) * 50 < expected, "{before}, then {}: {expected}", used(&world));
 }
 

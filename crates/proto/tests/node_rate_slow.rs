@@ -72,7 +72,7 @@ fn a_link_that_was_measured_slow_and_carries_more_is_measured_anew() {
     let began = world.now;
     while slow_link(&world).is_some() {
         assert!(world.now.since(began) < Nanos::from_secs(5), "best effort takes all that it carries");
-        outbox.stuff(&[7; 1_400], 60, world.now);
+        outbox.push_beyond_room(&[7; 1_400], 60, world.now);
         world.nodes[0].handle_ring(flow, world.now);
         world.run_for(Nanos::from_millis(10));
     }

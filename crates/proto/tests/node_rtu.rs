@@ -5,7 +5,7 @@ use punctual_analysis::contract::SPAN_MAX;
 use punctual_proto::api::{Misconduct, RtuClass, RtuCost, RtuEvent, RtuId, RtuRefusal, RtuTerms};
 use punctual_proto::config::Admission;
 use punctual_proto::limits::{
-    RTU_HANDLERS_MAX, RTU_PRIORITIES, RTU_SPELL, RTU_STRIKES_MAX, RTU_UNITS_MAX, RTUS_DUE_MAX,
+    RTU_HANDLERS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX, RTU_VIOLATION_SPAN, RTU_VIOLATIONS_MAX, RTUS_DUE_MAX,
 };
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{Instant, Nanos};
@@ -306,7 +306,7 @@ fn overruns_are_counted_then_demoted_and_delay_no_other_handler() {
     assert_eq!(bench.events, [RtuEvent::Demoted(bad, Misconduct::Overrun)]);
     let status = bench.node.handlers().find(|status| status.id == bad).expect("there still");
     assert_eq!((status.bound, status.demoted), (None, Some(Misconduct::Overrun)));
-    assert_eq!(status.counters.units, u64::from(RTU_STRIKES_MAX), "each of its calls was an overrun");
+    assert_eq!(status.counters.units, u64::from(RTU_VIOLATIONS_MAX), "each of its calls was an overrun");
     assert!(status.counters.units_beyond > 100 && status.counters.overruns > 100, "{:?}", status.counters);
     assert_eq!(status.counters.took_max, US(110));
     assert_eq!((broken(&bench.bodies[&good]), bench.counters(good).overruns), (None, 0));
@@ -328,13 +328,13 @@ fn one_that_ignores_yields_is_counted_then_demoted() {
     assert_eq!(bench.events, [RtuEvent::Demoted(bad, Misconduct::IgnoredYield)]);
     let counters = bench.counters(bad);
     assert_eq!((counters.yields_ignored, counters.overruns), (100, 0), "{counters:?}");
-    assert_eq!(counters.units, 2 * u64::from(RTU_STRIKES_MAX));
+    assert_eq!(counters.units, 2 * u64::from(RTU_VIOLATIONS_MAX));
 }
 
 #[test]
-fn misconduct_expires_after_two_spells() {
+fn misconduct_expires_after_two_spans() {
     let (mut bench, bad, _) = misbehaving(100, 1);
-    let gap = RTU_SPELL.0 / 1_000 / u64::from(RTU_STRIKES_MAX / 2 - 1);
+    let gap = RTU_VIOLATION_SPAN.0 / 1_000 / u64::from(RTU_VIOLATIONS_MAX / 2 - 1);
     for n in 0..40 {
         bench.arrive(bad, AT(n * gap), 2);
     }

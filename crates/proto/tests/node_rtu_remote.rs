@@ -7,7 +7,7 @@ use punctual_proto::api::{
 };
 use punctual_proto::config::Admission;
 use punctual_proto::ids::ChannelId;
-use punctual_proto::limits::{RTU_STRIKES_MAX, UPCALL_REPORTS_MAX};
+use punctual_proto::limits::{RTU_VIOLATIONS_MAX, UPCALL_REPORTS_MAX};
 use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Instant, Nanos};
 use punctual_rig::handlers::cpu;
@@ -129,13 +129,13 @@ fn a_period_has_its_units_and_no_more() {
 fn one_that_processes_more_than_it_was_given_is_demoted() {
     let mut bench = bench(low(MS(1), 1), false);
     bench.report(UpcallReport::Ready);
-    for n in 1..=u64::from(RTU_STRIKES_MAX) {
+    for n in 1..=u64::from(RTU_VIOLATIONS_MAX) {
         let calls = bench.run_until(AT(n * 2_000));
         bench.done(calls[0], 3, true);
     }
     let status = bench.status();
     assert_eq!((status.demoted, status.bound), (Some(Misconduct::IgnoredYield), None));
-    assert_eq!(status.counters.yields_ignored, u64::from(RTU_STRIKES_MAX));
+    assert_eq!(status.counters.yields_ignored, u64::from(RTU_VIOLATIONS_MAX));
     let calls = bench.run_until(AT(50_000));
     assert_eq!(calls.len(), 1, "it runs in the background");
 }
@@ -145,7 +145,7 @@ fn time_from_call_to_report_counts_only_where_it_is_the_programs() {
     for timed in [false, true] {
         let mut bench = bench(low(MS(20), 1), timed);
         bench.report(UpcallReport::Ready);
-        for n in 1..=u64::from(RTU_STRIKES_MAX) {
+        for n in 1..=u64::from(RTU_VIOLATIONS_MAX) {
             let calls = bench.run_until(AT(n * 20_000 - 10_000));
             let Some(call) = calls.first() else { panic!("call {n}, {timed}") };
             // The declared time is 1.1 ms.
@@ -153,7 +153,7 @@ fn time_from_call_to_report_counts_only_where_it_is_the_programs() {
             bench.done(*call, 1, true);
         }
         let status = bench.status();
-        let overruns = if timed { RTU_STRIKES_MAX } else { 0 };
+        let overruns = if timed { RTU_VIOLATIONS_MAX } else { 0 };
         assert_eq!((status.demoted.is_some(), status.counters.overruns), (timed, overruns.into()));
         assert!(status.counters.took_max >= MS(5), "{:?}", status.counters);
     }
@@ -181,7 +181,7 @@ fn reports_that_fit_no_call_change_nothing() {
 fn few_reports_are_read_at_once() {
     let mut bench = bench(low(MS(1), 1), false);
     let most = UPCALL_REPORTS_MAX as usize;
-    bench.reports.stuff(&UpcallReport::Ready.to_bytes(), most + 1, AT(0));
+    bench.reports.push_beyond_room(&UpcallReport::Ready.to_bytes(), most + 1, AT(0));
     bench.node.handle_ring(bench.channel, AT(0));
     assert_eq!(bench.reports.waiting(), 1);
 }

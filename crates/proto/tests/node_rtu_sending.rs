@@ -30,7 +30,7 @@ fn sent(bench: &Bench, id: RtuId) -> RtuSent {
     status.sent.expect("it sends")
 }
 
-fn books_are_even(bench: &Bench) {
+fn assert_accounts_balance(bench: &Bench) {
     let wrong: Vec<_> = bench.node.accounts().into_iter().filter(|it| it.counted != it.held).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
 }
@@ -90,7 +90,7 @@ fn run_random(admission: Admission, seed: u64) -> usize {
         }
     }
     bench.run_until(AT(45_000));
-    books_are_even(&bench);
+    assert_accounts_balance(&bench);
     for id in &ids {
         let (body, sent) = (&bench.bodies[id], sent(&bench, *id));
         assert_eq!(left_late(body), None, "{} seed {seed}: {:?}", admission.name, body.terms);
@@ -105,7 +105,7 @@ fn run_random(admission: Admission, seed: u64) -> usize {
     let now = bench.now;
     ids.iter().for_each(|id| bench.node.remove_handler(*id, now));
     bench.node.remove_handler(flood, now);
-    books_are_even(&bench);
+    assert_accounts_balance(&bench);
     let fresh = Bench::of(config);
     let given = |bench: &Bench| bench.node.status(now).links[0].utilisation;
     assert_eq!(given(&bench), given(&fresh), "the link has everything back");
@@ -134,7 +134,7 @@ fn without_slots_no_body_is_called() {
     let body = &bench.bodies[&id];
     assert_eq!((body.done.len(), body.left.len()), (100, 300));
     assert!(body.left.iter().map(|(index, _)| *index).is_sorted(), "in order");
-    books_are_even(&bench);
+    assert_accounts_balance(&bench);
     // The link kept it from running: that is no breach of the processor's promise.
     assert_eq!(bench.node.status(bench.now).broken, []);
 }
@@ -195,7 +195,7 @@ fn messages_that_are_longer_than_declared_are_dropped_and_counted() {
     bench.arrive(id, AT(0), 1);
     bench.run_until(AT(900));
     assert_eq!((sent(&bench, id).too_long, sent(&bench, id).packets), (2, 0));
-    books_are_even(&bench);
+    assert_accounts_balance(&bench);
 }
 
 /// More in the ring than its PDUs may send: the rest goes with later PDUs, within the budget.
@@ -221,7 +221,7 @@ fn a_link_that_is_full_refuses_with_an_offer() {
     let RtuRefusal::Link(offer) = refusal else { panic!("{refusal}") };
     let period = offer.period_possible.expect("a longer period would do");
     assert!(bench.register_sender(low(period, 1), 4, 1_300).is_ok(), "{period}");
-    books_are_even(&bench);
+    assert_accounts_balance(&bench);
     assert_eq!(bench.node.handlers().count(), 1, "who was refused holds nothing");
 }
 
@@ -241,7 +241,7 @@ fn what_a_link_cannot_carry_is_refused_in_one_line() {
     config.links[0].rate_auto = true;
     let refused = Bench::of(config).register_sender(low(MS(10), 1), 1, 100).expect_err("unknown");
     assert_eq!(refused, RtuRefusal::Rate(RateRefusal::NoNeighbour));
-    books_are_even(&bench);
+    assert_accounts_balance(&bench);
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn without_room_no_body_is_called_beyond_its_budget() {
         assert!(body.left.iter().map(|(index, _)| *index).is_sorted(), "in order");
         assert_eq!(sent(&bench, id).packets_beyond, 400);
     }
-    books_are_even(&bench);
+    assert_accounts_balance(&bench);
 }
 
 /// A body may send less for a PDU than it has declared: that is no work left.
@@ -315,9 +315,9 @@ fn each_link_counts_its_own_senders() {
     let ids = [("h1", "a"), ("h3", "a"), ("h3", "b")].map(|(host, port)| register(host, port));
     let links = ids.map(|id| sent(&bench, id).link);
     assert_eq!(links, [LinkId(0), LinkId(1), LinkId(1)]);
-    books_are_even(&bench);
+    assert_accounts_balance(&bench);
     bench.node.remove_handler(ids[1], AT(0));
-    books_are_even(&bench);
+    assert_accounts_balance(&bench);
 }
 
 /// The queue of a handler that is removed may hold many packets: the node frees all of them, in slices.
@@ -336,7 +336,7 @@ fn what_a_removed_handler_has_queued_is_freed_in_slices() {
     while bench.node.has_leftovers() {
         assert!(bench.node.poll_timeout().is_some_and(|due| due <= now), "it goes on at once");
         bench.node.handle_timeout(now);
-        books_are_even(&bench);
+        assert_accounts_balance(&bench);
         slices += 1;
     }
     assert!(slices >= waiting / LEFTOVERS_MAX as usize, "{slices} for {waiting}");

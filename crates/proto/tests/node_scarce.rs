@@ -250,7 +250,7 @@ fn capture(world: &mut World) -> Rc<RefCell<Vec<Vec<u8>>>> {
 
 fn sends(world: &mut World, open: &Open, messages: usize, bytes: usize) {
     // More than the ring has room for.
-    open.outbox.stuff(&pattern(1, 0, bytes), messages, world.now);
+    open.outbox.push_beyond_room(&pattern(1, 0, bytes), messages, world.now);
     world.nodes[0].handle_ring(open.source, world.now);
     world.run_for(MS(100));
 }
@@ -331,7 +331,7 @@ fn demoted_messages_wait_for_room_or_are_counted() {
     let given = world.nodes[0].status(world.now).links[0].wire_bytes;
     for number in 0..400_u64 {
         for open in &open {
-            open.outbox.stuff(&pattern(1, number, 1_000), 1, world.now);
+            open.outbox.push_beyond_room(&pattern(1, number, 1_000), 1, world.now);
             world.nodes[0].handle_ring(open.source, world.now);
         }
         world.run_for(Nanos::from_micros(100));
@@ -381,7 +381,7 @@ fn a_slot_that_becomes_free_is_used_by_its_channel_at_once() {
     let open = [60, 90].map(|deadline| world.open(0, 1, contract(200, 200, 40, deadline)).expect("it fits"));
     let (mut now, mut under_way) = (world.now, VecDeque::new());
     for open in &open {
-        open.outbox.stuff(&pattern(1, 0, 200), 400, now);
+        open.outbox.push_beyond_room(&pattern(1, 0, 200), 400, now);
     }
     for _ in 0..100 {
         now = now + MS(5);

@@ -196,7 +196,7 @@ fn what_breaks_the_contract_is_dropped_in_slices() {
     let mut world = world(|_| {});
     let contract = Contract { policing: Policing::Drop, ..contract(100, 4, MS(50)) };
     let open = world.open(0, 1, contract).expect("it fits");
-    open.outbox.stuff(&pattern(1, 0, BYTES as usize), 5_000, world.now);
+    open.outbox.push_beyond_room(&pattern(1, 0, BYTES as usize), 5_000, world.now);
     world.nodes[0].handle_ring(open.source, world.now);
     assert!(taken(&world, &open) <= u64::from(RING_MESSAGES_MAX));
     while let Some(work) = world.nodes[0].begin_work(world.now) {
@@ -286,7 +286,7 @@ fn a_channel_that_ends_while_its_ring_is_drained_leaves_the_rest_in_it() {
     let contract = Contract { policing: Policing::Drop, ..contract(100, 4, Nanos::from_millis(50)) };
     let [stays, ends] = [0, 1].map(|_| world.open(0, 1, contract).expect("it fits"));
     for open in [&ends, &stays] {
-        open.outbox.stuff(&pattern(1, 0, BYTES as usize), MESSAGES as usize, world.now);
+        open.outbox.push_beyond_room(&pattern(1, 0, BYTES as usize), MESSAGES as usize, world.now);
         world.nodes[0].handle_ring(open.source, world.now);
     }
     let at_once = MESSAGES as usize - ends.outbox.waiting();

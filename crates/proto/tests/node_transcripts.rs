@@ -137,7 +137,7 @@ fn best_effort_beside_a_channel() {
         for (flow, outbox) in &flows {
             [3_000, 100, 1_400, 3_001]
                 .into_iter()
-                .for_each(|bytes| outbox.stuff(&vec![7; bytes], 3, s.world.now));
+                .for_each(|bytes| outbox.push_beyond_room(&vec![7; bytes], 3, s.world.now));
             let now = s.world.now;
             s.world.nodes[0].handle_ring(*flow, now);
         }

@@ -92,7 +92,7 @@ fn rings_that_hold_too_much_are_drained_in_turn() {
     let contract = Contract { policing: Policing::Drop, ..contract };
     let open: Vec<_> = (0..3).map(|_| world.open(0, 1, contract).expect("there is room")).collect();
     for channel in &open {
-        channel.outbox.stuff(&[7; 200], COPIES, world.now);
+        channel.outbox.push_beyond_room(&[7; 200], COPIES, world.now);
         world.nodes[0].handle_ring(channel.source, world.now);
     }
     let waiting = || open.iter().map(|channel| channel.outbox.waiting()).collect::<Vec<_>>();

@@ -1,7 +1,7 @@
 //! The rules of the executor, one by one.
 
 use punctual_proto::config::RunPolicy;
-use punctual_proto::limits::{CPU_CAP_WINDOW, EXECUTOR_MOVES_MAX, GIVE_WAY, PRIORITY_LEVELS};
+use punctual_proto::limits::{BEST_EFFORT_PAUSE, CPU_CAP_WINDOW, EXECUTOR_MOVES_MAX, PRIORITY_LEVELS};
 use punctual_proto::sched::{Activation, Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
 use punctual_proto::{Instant, Nanos, Ppm};
 
@@ -470,13 +470,13 @@ fn best_effort_gives_way_for_a_while_and_half_of_the_time_at_most() {
         let best_effort = executor.add(parameters(Class::BestEffort));
         let guaranteed = executor.add(parameters(Class::Guaranteed));
         executor.ready(best_effort, head(begun.0, begun.0), begun);
-        executor.give_way(begun);
+        executor.pause_best_effort(begun);
         if policy == RunPolicy::Fifo {
             assert_eq!(executor.pick(begun), Some(best_effort), "the baseline knows no precedence");
             continue;
         }
         assert_eq!((executor.pick(begun), executor.has_ready()), (None, false));
-        assert_eq!(executor.next_timeout(), Some(begun + GIVE_WAY));
+        assert_eq!(executor.next_timeout(), Some(begun + BEST_EFFORT_PAUSE));
         executor.ready(guaranteed, head(begun.0, begun.0), begun);
         assert_eq!(executor.pick(begun), Some(guaranteed), "admitted work never waits");
         executor.idle(guaranteed);
@@ -484,7 +484,7 @@ fn best_effort_gives_way_for_a_while_and_half_of_the_time_at_most() {
         // Asked at every moment, it gives way for half of the time.
         let mut runs = 0;
         for at in (0..1_000).map(|step| begun + us(step)) {
-            executor.give_way(at);
+            executor.pause_best_effort(at);
             runs += u32::from(executor.pick(at) == Some(best_effort));
         }
         assert_eq!(runs, 500, "{policy:?}");

@@ -89,7 +89,7 @@ impl<S: Share<Instant>> Ring<Instant, S> {
     }
 
     /// Adds `copies` of a message even if the ring is full, as a hostile application can.
-    pub fn stuff(&self, message: &[u8], copies: usize, now: Instant) {
+    pub fn push_beyond_room(&self, message: &[u8], copies: usize, now: Instant) {
         self.with(|state| state.queued.extend((0..copies).map(|_| (message.to_vec(), now))));
     }
 }

@@ -10,7 +10,7 @@ use punctual_analysis::{Nanos, Ppm};
 use punctual_proto::ids::NodeId;
 use serde::{Deserialize, Serialize};
 
-use crate::faults::{Breach, Fault, Mischief};
+use crate::faults::{Breach, Fault, FaultAction};
 use crate::options::Faults;
 use crate::scenario::{ConnectionPlan, HostPlan, Scenario, host_of, node_id};
 
@@ -217,23 +217,23 @@ fn moved_host(mut host: HostPlan, moved: &Moved<'_>) -> HostPlan {
 fn moved_fault(fault: Fault, moved: &Moved<'_>) -> Option<Fault> {
     let mut what = fault.what;
     let (host, link) = match &mut what {
-        Mischief::Partition { host, link, .. }
-        | Mischief::Heap { host, link }
-        | Mischief::Noise { host, link, .. }
-        | Mischief::Breach(
+        FaultAction::Partition { host, link, .. }
+        | FaultAction::Heap { host, link }
+        | FaultAction::Noise { host, link, .. }
+        | FaultAction::Breach(
             Breach::SlowLink { host, link, .. }
             | Breach::Foreign { host, link, .. }
             | Breach::Longer { host, link, .. },
         ) => (host, Some(link)),
-        Mischief::Breach(Breach::SlowProcessor { host, .. } | Breach::Drift { host, .. })
-        | Mischief::Pause { host }
-        | Mischief::Crash { host, .. }
-        | Mischief::Jump { host, .. }
-        | Mischief::Freeze { host }
-        | Mischief::Restamp { host, .. }
-        | Mischief::Lie { host, .. }
-        | Mischief::Version { host }
-        | Mischief::Deaf { host } => (host, None),
+        FaultAction::Breach(Breach::SlowProcessor { host, .. } | Breach::Drift { host, .. })
+        | FaultAction::Pause { host }
+        | FaultAction::Crash { host, .. }
+        | FaultAction::Jump { host, .. }
+        | FaultAction::Freeze { host }
+        | FaultAction::Restamp { host, .. }
+        | FaultAction::Lie { host, .. }
+        | FaultAction::Version { host }
+        | FaultAction::Deaf { host } => (host, None),
     };
     if let Some(link) = link {
         *link = moved.link(*host, *link)?;

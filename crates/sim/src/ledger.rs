@@ -240,10 +240,10 @@ impl Ledger {
         under_way(message, &self.faults) || under_way(message, &self.lies)
     }
 
-    /// Whether a sink's silence may have swallowed the unsettled message at this place.
-    fn swallowed(&self, place: usize) -> bool {
+    /// Whether a sink's silence may hide the unsettled message at this place.
+    fn may_be_missed(&self, place: usize) -> bool {
         let sent_message = self.sent_message(&self.messages[place]);
-        self.silences_before(place).any(|mut silence| silence.swallows(sent_message))
+        self.silences_before(place).any(|mut silence| silence.may_miss(sent_message))
     }
 
     /// State of the silences when the message at `place` arrives.
@@ -254,7 +254,7 @@ impl Ledger {
                 if silence.is_over() {
                     break;
                 }
-                silence.swallows(self.sent_message(message));
+                silence.may_miss(self.sent_message(message));
             }
             silence
         })
@@ -352,7 +352,7 @@ impl Ledger {
             .filter(|(_, m)| {
                 m.promised && m.due < now && !m.delivered && !self.excused(m) && !self.forfeited(m)
             })
-            .filter(|(place, _)| !self.swallowed(*place))
+            .filter(|(place, _)| !self.may_be_missed(*place))
             .map(|(place, m)| (self.first + place as u64, m.due))
             .collect()
     }

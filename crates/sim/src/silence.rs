@@ -39,8 +39,8 @@ impl Silence {
         self.is_over
     }
 
-    /// Takes the next message, in the order of sending; returns whether the silence may swallow it.
-    pub fn swallows(&mut self, message: SentMessage) -> bool {
+    /// Takes the next message, in the order of sending; returns whether the silent sink may miss it.
+    pub fn may_miss(&mut self, message: SentMessage) -> bool {
         if self.is_over || message.sent <= self.since || !message.promised {
             return false;
         }
@@ -58,25 +58,25 @@ impl Silence {
 mod tests {
     use super::*;
 
-    fn swallowed(message: impl IntoIterator<Item = SentMessage>) -> Vec<bool> {
+    fn may_be_missed(message: impl IntoIterator<Item = SentMessage>) -> Vec<bool> {
         let mut silence = Silence::new(SimTime(10));
-        message.into_iter().map(|message| silence.swallows(message)).collect()
+        message.into_iter().map(|message| silence.may_miss(message)).collect()
     }
 
     const LOST: SentMessage =
         SentMessage { sent: SimTime(11), promised: true, delivered: false, touched: false };
 
     #[test]
-    fn three_are_swallowed_and_no_fourth() {
-        assert_eq!(swallowed([LOST; 5]), [true, true, true, false, false]);
+    fn three_are_missed_and_no_fourth() {
+        assert_eq!(may_be_missed([LOST; 5]), [true, true, true, false, false]);
         let early = SentMessage { sent: SimTime(10), ..LOST };
-        assert_eq!(swallowed([early, LOST, LOST, LOST, LOST]), [false, true, true, true, false]);
+        assert_eq!(may_be_missed([early, LOST, LOST, LOST, LOST]), [false, true, true, true, false]);
     }
 
     #[test]
     fn it_ends_with_the_first_that_comes() {
         let came = SentMessage { delivered: true, ..LOST };
-        assert_eq!(swallowed([LOST, came, LOST, LOST]), [true, false, false, false]);
+        assert_eq!(may_be_missed([LOST, came, LOST, LOST]), [true, false, false, false]);
     }
 
     #[test]
@@ -84,7 +84,7 @@ mod tests {
         let touched = SentMessage { touched: true, ..LOST };
         let unnumbered = SentMessage { promised: false, ..LOST };
         assert_eq!(
-            swallowed([LOST, LOST, touched, LOST, unnumbered, LOST, LOST, LOST]),
+            may_be_missed([LOST, LOST, touched, LOST, unnumbered, LOST, LOST, LOST]),
             [true, true, false, true, false, true, true, false]
         );
     }

@@ -2,7 +2,7 @@
 //! those that it has touched work again afterwards. `sabotage.rs` tests that each of these checks can fail.
 
 use punctual_analysis::Nanos;
-use punctual_sim::faults::{Fault, Mischief, Moment};
+use punctual_sim::faults::{Fault, FaultAction, Moment};
 use punctual_sim::time::SimTime;
 use punctual_sim::{
     FaultChoice, FaultKind, FaultKinds, Faults, Options, Outcome, ScheduleChoice, SizeChoice, Topology,
@@ -77,7 +77,7 @@ fn a_crash_at_any_step_of_a_handshake_leaves_nothing_behind() {
             for moment in [Moment::Handled(packets), Moment::Sent(packets)] {
                 let at = SimTime(400_000_000);
                 let crash =
-                    Fault { at, lasts: Nanos::from_millis(300), what: Mischief::Crash { host, moment } };
+                    Fault { at, lasts: Nanos::from_millis(300), what: FaultAction::Crash { host, moment } };
                 let options = busy(vec![crash]);
                 holds(1, &options, &format!("{moment:?} at host {host}"));
             }
@@ -91,7 +91,7 @@ fn hosts_of_another_version_are_refused_with_that_reason_and_others_live_on() {
     let version = |host| Fault {
         at: SimTime(900_000_000),
         lasts: Nanos::from_millis(1_700),
-        what: Mischief::Version { host },
+        what: FaultAction::Version { host },
     };
     for schedule in [vec![version(0)], vec![version(1)], vec![version(2)], vec![version(3)]] {
         let outcome = holds(1, &busy(schedule.clone()), &format!("{schedule:?}"));

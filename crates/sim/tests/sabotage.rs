@@ -1,7 +1,7 @@
 //! Every check of the simulator can fail: its violation is caused deliberately, on the busy network.
 
 use punctual_analysis::{Nanos, Ppm};
-use punctual_sim::faults::{Fault, Mischief, Moment};
+use punctual_sim::faults::{Fault, FaultAction, Moment};
 use punctual_sim::time::SimTime;
 use punctual_sim::{
     Class, FaultChoice, FaultKinds, Faults, Options, Outcome, Sabotage, ScheduleChoice, SizeChoice, Topology,
@@ -27,7 +27,7 @@ fn busy(schedule: Vec<Fault>, sabotage: Sabotage) -> Options {
 }
 
 /// A fault in the middle of the traffic of [`busy`].
-fn amidst(what: Mischief, lasts: Nanos) -> Vec<Fault> {
+fn amidst(what: FaultAction, lasts: Nanos) -> Vec<Fault> {
     vec![Fault { at: SimTime(1_200_000_000), lasts, what }]
 }
 
@@ -82,7 +82,7 @@ fn best_effort_that_gets_too_little_is_caught() {
 /// A partition that lasts longer than the time after which everything must work.
 #[test]
 fn a_network_that_does_not_heal_is_caught() {
-    let partition = amidst(Mischief::Partition { host: 0, link: 0, both: true }, Nanos::from_secs(30));
+    let partition = amidst(FaultAction::Partition { host: 0, link: 0, both: true }, Nanos::from_secs(30));
     let options = busy(partition, Sabotage::default());
     caught(&options, "does not hear its neighbour");
     caught(&options, "refused without a fault");
@@ -91,7 +91,7 @@ fn a_network_that_does_not_heal_is_caught() {
 /// A host that is upgraded for a while, with the violation `versions`.
 fn upgraded(versions: Versions) -> Options {
     let (at, lasts) = (SimTime(900_000_000), Nanos::from_millis(1_700));
-    let upgrade = Fault { at, lasts, what: Mischief::Version { host: 1 } };
+    let upgrade = Fault { at, lasts, what: FaultAction::Version { host: 1 } };
     busy(vec![upgrade], Sabotage { versions, ..Sabotage::default() })
 }
 
@@ -137,7 +137,7 @@ fn a_soft_channel_that_is_called_hard_is_caught() {
 
 #[test]
 fn a_channel_that_is_refused_on_an_empty_network_is_caught() {
-    let crash = amidst(Mischief::Crash { host: 0, moment: Moment::Now }, Nanos::from_millis(100));
+    let crash = amidst(FaultAction::Crash { host: 0, moment: Moment::Now }, Nanos::from_millis(100));
     let sabotage = Sabotage { revivals_refused: true, ..Sabotage::default() };
     caught(&busy(crash, sabotage), "is refused alone");
 }

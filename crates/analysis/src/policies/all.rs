@@ -10,29 +10,29 @@ use serde::de::{Deserialize, Deserializer, Error};
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-use super::{edf, fifo, ranked, statistical};
 use crate::admission::{Admission, RunPolicy};
 use crate::policy::AdmissionPolicy;
 use crate::stage::StageModel;
 
+/// Declares the modules of the policies, a constant of [`Admission`] for each policy, and the table
+/// [`Admission::ALL`]: a line for each module. A module defines a [`Policy`](crate::Policy) under each of the names.
+macro_rules! policies {
+    ($($vis:vis mod $module:ident: $($name:ident = $doc:literal),+;)*) => {
+        $($vis mod $module;)*
+
+        impl crate::Admission {
+            $($(
+                #[doc = $doc]
+                pub const $name: Self = Self::new(&$module::$name);
+            )+)*
+
+            /// Included policies, which a configuration can name.
+            pub const ALL: [Self; [$($(stringify!($name)),+),*].len()] = [$($(Self::$name),+),*];
+        }
+    };
+}
+
 impl Admission {
-    /// Demand-bound test; run time EDF.
-    pub const EDF: Self = Self::new(&edf::POLICY);
-    /// The papers' D_order; run time EDF.
-    pub const D_ORDER: Self = Self::new(&ranked::D_ORDER);
-    /// Fixed-priority response times; run time fixed priority.
-    pub const FIXED_PRIORITY: Self = Self::new(&ranked::FIXED_PRIORITY);
-    /// Response times by class and period; run time `rmdp`.
-    pub const RMDP: Self = Self::new(&ranked::RMDP);
-    /// `edf` for hard channels, probabilities for soft ones; run time EDF, soft channels behind.
-    pub const STATISTICAL: Self = Self::new(&statistical::POLICY);
-    /// No policy: everything is admitted. For experiments only; run time FIFO.
-    pub const FIFO: Self = Self::new(&fifo::POLICY);
-
-    /// Included policies, which a configuration can name.
-    pub const ALL: [Self; 6] =
-        [Self::EDF, Self::D_ORDER, Self::FIXED_PRIORITY, Self::RMDP, Self::STATISTICAL, Self::FIFO];
-
     const NAMES: [&str; Self::ALL.len()] = {
         let mut names = [""; Self::ALL.len()];
         let mut at = 0;

@@ -11,7 +11,7 @@ use crate::stage::StageModel;
 use crate::units::{Nanos, Ppm};
 
 /// No admission.
-pub const POLICY: Policy = Policy {
+pub const FIFO: Policy = Policy {
     name: "fifo",
     run: RunPolicy::Fifo,
     counts_early: false,

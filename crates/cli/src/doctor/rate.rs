@@ -45,7 +45,7 @@ fn elsewhere(link: &str, device: &str) -> Finding {
 
 fn missing(device: &str) -> Finding {
     let fix = format!(
-        "ip link shows what there is; correct \"device\" (now \"{device}\"); or where the daemon is to run in another \
+        "`ip link` lists the interfaces; correct \"device\" (now \"{device}\"); or where the daemon is to run in another \
          network namespace: ip netns exec NAMESPACE punctual doctor"
     );
     Finding::problem(CHECK, format!("there is no interface {device} in this network namespace"), fix)

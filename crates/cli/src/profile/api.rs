@@ -17,7 +17,7 @@ const RING_MESSAGES: u32 = 8;
 
 /// One size; in ns.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OfSize {
+pub(crate) struct SizeRow {
     /// The program puts a message into the ring and rings.
     pub send: Vec<u64>,
     /// The daemon takes it.
@@ -30,7 +30,7 @@ pub(crate) struct OfSize {
     pub none: Vec<u64>,
 }
 
-pub(super) fn measure(extent: Extent) -> anyhow::Result<Vec<OfSize>> {
+pub(super) fn measure(extent: Extent) -> anyhow::Result<Vec<SizeRow>> {
     let measuring = std::thread::spawn(move || {
         realtime::enter_fifo(PRIORITY, None)?;
         SIZES.iter().map(|(bytes, _)| of_size(*bytes, extent.rounds / 2)).collect()
@@ -38,13 +38,13 @@ pub(super) fn measure(extent: Extent) -> anyhow::Result<Vec<OfSize>> {
     measuring.join().map_err(|_| anyhow::anyhow!("measuring the rings failed"))?
 }
 
-fn of_size(bytes: usize, rounds: usize) -> anyhow::Result<OfSize> {
+fn of_size(bytes: usize, rounds: usize) -> anyhow::Result<SizeRow> {
     let rings = SharedRings;
     let (mut outbox, mut writer) = rings.outgoing(RING_MESSAGES, bytes as u32)?;
     let (mut inbox, mut reader) = rings.incoming(RING_MESSAGES, bytes as u32)?;
     let message = vec![0x5a; bytes];
     let mut copied = vec![0; bytes];
-    let mut all = OfSize::default();
+    let mut all = SizeRow::default();
     for number in 0..rounds as u64 {
         let begun = now();
         rings.send(&mut writer, &message)?;

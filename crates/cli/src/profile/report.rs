@@ -10,7 +10,7 @@ use punctual_experiments::report::{Axis, Legend, Plot, Series, save};
 use serde::Serialize;
 
 use super::Request;
-use super::api::OfSize;
+use super::api::SizeRow;
 use super::basics::Basics;
 use super::links::MeasuredLink;
 use super::paths::Measured;
@@ -70,7 +70,7 @@ impl Report {
         request: &Request,
         profile: Profile,
         basics: &Basics,
-        api: &[OfSize],
+        api: &[SizeRow],
         wakes: &[Wakes],
         paths: &[Measured],
         links: Vec<MeasuredLink>,

@@ -3,7 +3,7 @@
 use punctual_engine::profile::{PathSamples, Summary};
 use serde::Serialize;
 
-use super::api::{OfSize, SIZES};
+use super::api::{SIZES, SizeRow};
 use super::basics::Basics;
 use super::paths::Measured;
 use super::wake::Wakes;
@@ -71,7 +71,7 @@ pub(super) fn basics(basics: &Basics) -> Vec<Row> {
     ]
 }
 
-pub(super) fn api(sizes: &[OfSize]) -> Vec<Row> {
+pub(super) fn api(sizes: &[SizeRow]) -> Vec<Row> {
     let anchor_send = ["301", "331", "606", "1191"];
     let anchor_receive = ["335", "350", "1097", "2653"];
     let callback = ["95", "92", "96", "96"];

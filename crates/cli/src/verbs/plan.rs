@@ -33,7 +33,7 @@ const EXAMPLE: &str = "Example:
   from = \"a\"
   period = \"10ms\"
   packets = 1
-  cost = \"300us\"             # optional: of one period's packets; default: from the host's costs
+  cost = \"300us\"             # optional: CPU time of one period's packets; default: from the host's costs
   after = [\"camera\"]         # runs after this one
   $ punctual plan flows.toml --output plan.toml   # then: [processor] policy = \"rmdp\", plan = \"plan.toml\"
   $ punctual send cam@b --flow camera --rate 100/s --size 11200B --deadline 40ms < film

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::host::{Host, degraded, ended, lateness};
 use crate::output::{Outcome, Output, begin_stream, print_note};
-use crate::stages::{self, StageSeen, Stages};
+use crate::stages::{self, ReportedStage, Stages};
 use crate::units::with_units;
 use crate::values;
 
@@ -36,7 +36,7 @@ pub struct Recv {
     /// Stop after this many messages.
     #[arg(long, value_parser = values::count)]
     count: Option<u64>,
-    /// Write a line for each message to standard error: when it came, and how close to its deadline.
+    /// Write a line for each message to standard error: when it arrived, and how long before its deadline.
     #[arg(long)]
     info: bool,
     /// Accept senders on this host only.
@@ -46,7 +46,7 @@ pub struct Recv {
     /// (key co_schedule in [processor] of the daemon's configuration).
     #[arg(long)]
     co_schedule: bool,
-    /// Longest pause of this receiver, between two messages that it takes, in which no message is lost (200ms). The buffers for
+    /// Longest pause between two messages that this receiver takes, in which no message may be lost (200ms). The buffers for
     /// that count in this user's quota [default: 20ms if the quota has room for that].
     #[arg(long, value_name = "TIME", value_parser = values::span)]
     stall: Option<Nanos>,
@@ -79,7 +79,7 @@ struct Received {
     /// Hosts on the way that guarantee nothing; `None` if the channel ended before this was requested.
     degraded_by: Option<Vec<String>>,
     /// Stages on the way that broke their promise meanwhile.
-    broken: Vec<StageSeen>,
+    broken: Vec<ReportedStage>,
     /// How the channel ended; `None` if that is not why it stopped.
     ended: Option<CloseReason>,
     /// The error, as every verb prints it.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::host::{Host, Traffic, degraded, ended, lateness, not_opened};
 use crate::output::{Outcome, Output, print_note};
 use crate::split::{Messages, Split};
-use crate::stages::{self, StageSeen, Stages};
+use crate::stages::{self, ReportedStage, Stages};
 use crate::values;
 
 /// How often progress is shown.
@@ -57,7 +57,7 @@ struct Sent {
     /// Hosts on the way that guarantee nothing.
     degraded_by: Vec<String>,
     /// Stages on the way that broke their promise meanwhile.
-    broken: Vec<StageSeen>,
+    broken: Vec<ReportedStage>,
     /// As the receiver's host reported it; `None` if the report did not come.
     #[serde(flatten)]
     arrived: Arrived,
@@ -330,7 +330,7 @@ mod tests {
 
     use super::*;
 
-    fn sent(messages: u64, broken: Vec<StageSeen>) -> Sent {
+    fn sent(messages: u64, broken: Vec<ReportedStage>) -> Sent {
         let arrived = Arrived { dropped: Some(0), ..Arrived::default() };
         let (grant, degraded_by) = (None, Vec::new());
         Sent { messages, bytes: 64, took_s: 1.0, grant, degraded_by, broken, arrived, error: None }
@@ -343,8 +343,8 @@ mod tests {
         sent.judge(Some(Ending { reason: Some(CloseReason::Local), receipt: Some(receipt) }), &contract)
     }
 
-    fn broken() -> StageSeen {
-        StageSeen {
+    fn broken() -> ReportedStage {
+        ReportedStage {
             stage: "link a-b".into(),
             cause_kind: "slow-link".into(),
             cause_text: "drains at 20.0 Mbit/s, configured 95.0 Mbit/s".into(),

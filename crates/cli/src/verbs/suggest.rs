@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use punctual::counted;
-use punctual_analysis::suggest::{Choice, Fare, Kind, Packets, Reservation, choices, fare, reservation};
+use punctual_analysis::suggest::{
+    Choice, ContractOutcome, Kind, Packets, Reservation, choices, fare, reservation,
+};
 use punctual_analysis::{Contract, Nanos, Rate};
 use serde::Serialize;
 
@@ -48,7 +50,7 @@ struct Suggestion {
     frame_bytes_max: u32,
     bits_per_second_mean: u64,
     choices: Vec<Ready>,
-    given: Option<Given>,
+    given: Option<SuppliedContract>,
 }
 
 /// A choice, and the flags that request it.
@@ -61,10 +63,10 @@ struct Ready {
 }
 
 #[derive(Debug, Serialize)]
-struct Given {
+struct SuppliedContract {
     contract: Contract,
     reserves: Reservation,
-    fare: Fare,
+    fare: ContractOutcome,
 }
 
 impl Suggest {
@@ -78,7 +80,7 @@ impl Suggest {
         let Recording { trace, is_h264 } = recording::read(&content, self.rate).with_context(|| name)?;
         let packets = Packets { fragment_bytes: self.fragment, ..Packets::default() };
         let given = self.contract.map(|traffic| traffic.within(self.deadline)).transpose()?;
-        let given = given.map(|contract| Given {
+        let given = given.map(|contract| SuppliedContract {
             contract,
             reserves: reservation(&contract, &packets),
             fare: fare(&trace, &contract),
@@ -182,7 +184,7 @@ fn describe(suggestion: &Suggestion) -> String {
         let contract = describe_contract(contract, reserves, fare);
         text += &format!("\n{}\n{contract}  send      punctual send NAME@HOST {send_flags}\n", idea(*kind));
     }
-    if let Some(Given { contract, reserves, fare }) = &suggestion.given {
+    if let Some(SuppliedContract { contract, reserves, fare }) = &suggestion.given {
         text += &format!("\nGiven\n{}", describe_contract(contract, reserves, fare));
     }
     text
@@ -200,7 +202,7 @@ fn idea(kind: Kind) -> &'static str {
     }
 }
 
-fn describe_contract(contract: &Contract, reserves: &Reservation, fare: &Fare) -> String {
+fn describe_contract(contract: &Contract, reserves: &Reservation, fare: &ContractOutcome) -> String {
     format!(
         "  contract  S {} B, R {:.3}/s, B {}, D {}\n  reserves  {} on each link, {} at the source, {} at the sink\n  \
          fares     {}, {} delayed by policing, longest wait {}, frame complete within {}\n            \

@@ -74,13 +74,13 @@ impl Witness {
     }
 
     /// Stops, and returns the result.
-    pub fn stop(self) -> Testimony {
+    pub fn stop(self) -> WatcherRecords {
         self.stop.store(true, Ordering::Relaxed);
         let cpus = self.watchers.len() as u64;
         for watcher in self.watchers {
             watcher.join().expect("a watcher saw all");
         }
-        Testimony::new(self.reports.try_iter().collect(), now().since(self.since) * cpus)
+        WatcherRecords::new(self.reports.try_iter().collect(), now().since(self.since) * cpus)
     }
 }
 
@@ -106,14 +106,14 @@ fn watch(stop: &AtomicBool, report: &mpsc::Sender<Hole>) {
 }
 
 /// The result of a witness.
-pub struct Testimony {
+pub struct WatcherRecords {
     /// The holes, in the order of their beginning.
     holes: Vec<Hole>,
     taken: Nanos,
     cpu_time: Nanos,
 }
 
-impl Testimony {
+impl WatcherRecords {
     /// Makes the result from holes and the time of all CPUs.
     pub fn new(mut holes: Vec<Hole>, cpu_time: Nanos) -> Self {
         holes.sort_by_key(|hole| hole.start);

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use common::census::{Holdings, holdings, memory_kib};
 use common::program::Program;
-use common::witness::{Testimony, Witness};
+use common::witness::{WatcherRecords, Witness};
 use common::{PATIENCE, contract, eventually, harm};
 use fault::{Dice, FAULTS, Fault};
 use punctual::{Channel, Consent, Endsystem, Nanos};
@@ -224,7 +224,7 @@ fn a_hole_excuses_messages_around_it_and_those_behind_its_backlog() {
     let of = |holes: &[(u64, u64)]| {
         let holes =
             holes.iter().map(|(start, end)| common::witness::Hole { start: at(*start), end: at(*end) });
-        Testimony::new(holes.collect(), Nanos::from_millis(1_000))
+        WatcherRecords::new(holes.collect(), Nanos::from_millis(1_000))
     };
     let half = Ppm(500_000);
     let witness = of(&[(100, 110)]);

@@ -8,7 +8,7 @@ use punctual::{Channel, Nanos, Receiver, RecvError};
 use punctual_os::now;
 use punctual_proto::Ppm;
 
-use crate::common::witness::{Testimony, enter_fifo, sleep_until};
+use crate::common::witness::{WatcherRecords, enter_fifo, sleep_until};
 
 /// The untouched channel: messages of several packets, one every 10 ms, each due within 40 ms.
 pub const BYTES: u32 = 4_000;
@@ -96,7 +96,7 @@ pub struct Verdict {
     pub inconclusive: bool,
 }
 
-pub fn judge(mut samples: Vec<Sample>, witness: &Testimony, load: Ppm) -> Verdict {
+pub fn judge(mut samples: Vec<Sample>, witness: &WatcherRecords, load: Ppm) -> Verdict {
     let broken: Vec<Sample> = samples.iter().copied().filter(|sample| !sample.kept).collect();
     let outside = broken.iter().filter(|sample| !witness.excuses(sample.from, sample.to, load)).count();
     samples.sort_by_key(|sample| sample.to.since(sample.from));

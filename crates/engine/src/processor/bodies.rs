@@ -49,7 +49,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         match asked {
             Ok(id) => {
                 self.programs.bodies.bodies.insert(id, Entry { body, asker: Some(answer) });
-                self.hear_of_handlers();
+                self.process_handler_events();
             }
             Err(refusal) => answer.send(Err(refusal)),
         }
@@ -62,7 +62,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     }
 
     /// Answers the requests whose handlers were granted or refused.
-    pub(super) fn hear_of_handlers(&mut self) {
+    pub(super) fn process_handler_events(&mut self) {
         while let Some(event) = self.node.poll_rtu() {
             let (id, answer) = match event {
                 RtuEvent::Granted(id, grant) => (id, Ok((id, grant))),

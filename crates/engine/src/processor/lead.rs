@@ -40,10 +40,10 @@ pub enum LeadError {
     )]
     Deadline,
     /// A processor's thread leads already.
-    #[error("this thread does an engine's work already: one thread leads one engine")]
+    #[error("this thread already does an engine's work: a thread can lead only one engine")]
     Twice,
     /// Another thread leads.
-    #[error("another thread leads this engine: an engine has one leader; end that lead first")]
+    #[error("another thread already leads this engine: end that lead first")]
     Led,
     /// The thread does not get the class or the CPU.
     #[error(transparent)]

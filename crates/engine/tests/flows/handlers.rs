@@ -344,7 +344,7 @@ fn follows(version: usize) {
             let has_mtu = |wanted: u32| {
                 until("the new MTU", || {
                     let status = handle.tcp_status(id).expect("it runs");
-                    status.is_some_and(|status| u32::from(status.path_mtu_bytes) == wanted)
+                    status.is_some_and(|status| u32::from(status.connection.path_mtu_bytes) == wanted)
                 });
                 goes_on();
             };

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::outcome::Ran;
+use super::outcome::CompletedRun;
 use super::phase::Phase;
 use super::scenario;
 use crate::excuse::Excuses;
@@ -130,7 +130,7 @@ pub struct Comparison {
 }
 
 /// Every phase that was run.
-pub fn phases(worlds: &[Ran], excuses: &Excuses) -> Vec<PhaseOutcome> {
+pub fn phases(worlds: &[CompletedRun], excuses: &Excuses) -> Vec<PhaseOutcome> {
     let all = [Phase::ContractsKept, Phase::ContractBroken, Phase::ChannelTooMany];
     let outcome = |phase| {
         let ran = worlds.iter().filter_map(|world| in_world(world, phase, excuses));
@@ -139,7 +139,7 @@ pub fn phases(worlds: &[Ran], excuses: &Excuses) -> Vec<PhaseOutcome> {
     all.map(outcome).into()
 }
 
-fn in_world(world: &Ran, phase: Phase, excuses: &Excuses) -> Option<WorldOutcome> {
+fn in_world(world: &CompletedRun, phase: Phase, excuses: &Excuses) -> Option<WorldOutcome> {
     let spans = world.timetable.of(&[phase]);
     if spans.loaded.spans().is_empty() {
         return None;

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use outcome::{Outcome, Ran, Refused, Setting};
+use outcome::{CompletedRun, Outcome, Refused, Setting};
 use phase::{Phase, Timetable};
 use punctual::{Contract, OpenError};
 use punctual_os::clock::{now, wait_until};
@@ -126,10 +126,10 @@ fn run_all(
     Ok(timetables)
 }
 
-fn finish(tracks: [Track; 3], timetables: [Timetable; 3]) -> anyhow::Result<[Ran; 3]> {
+fn finish(tracks: [Track; 3], timetables: [Timetable; 3]) -> anyhow::Result<[CompletedRun; 3]> {
     let mut ran = Vec::with_capacity(tracks.len());
     for (track, timetable) in tracks.into_iter().zip(timetables) {
-        ran.push(Ran { system: track.system(), timetable, finished: track.finish()? });
+        ran.push(CompletedRun { system: track.system(), timetable, finished: track.finish()? });
     }
     ran.try_into().map_err(|_| anyhow::anyhow!("three systems ran"))
 }

@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::by_hand::{self, Comparison, PROMISES, PhaseOutcome, Promise};
 use super::phase::Phase;
-pub use super::ran::Ran;
+pub use super::ran::CompletedRun;
 use super::{describe, scenario};
-use crate::excuse::Testimony;
+use crate::excuse::WatcherRecords;
 use crate::excuse::{Excuses, HoleSummary, summarise};
 use crate::measure::{LatencySummary, StreamSummary};
 use crate::report::Check;
@@ -25,7 +25,7 @@ pub struct Setting {
     /// The channel too many.
     pub refused: Refused,
     /// The platform's holes.
-    pub testimony: Testimony,
+    pub testimony: WatcherRecords,
 }
 
 /// The channel that was requested and refused.
@@ -147,7 +147,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Judges the logs of all systems, Punctual's first.
-    pub fn judge(setting: Setting, worlds: &[Ran; 3]) -> Self {
+    pub fn judge(setting: Setting, worlds: &[CompletedRun; 3]) -> Self {
         let Setting { privilege, guaranteed_load, refused, testimony } = setting;
         let excuses = Excuses::new(&testimony.holes, guaranteed_load);
         let spans = worlds.each_ref().map(|world| world.timetable.of(&Phase::COMPARED));

@@ -7,7 +7,7 @@ use crate::measure::{Latencies, LatencySummary, Question, SendLog, Sent, StreamS
 use crate::testbed::{Finished, System};
 
 /// A system that has run.
-pub struct Ran {
+pub struct CompletedRun {
     /// Which.
     pub system: System,
     /// When it ran what.
@@ -16,7 +16,7 @@ pub struct Ran {
     pub finished: Vec<Finished>,
 }
 
-impl Ran {
+impl CompletedRun {
     /// The results of each stream within `spans`.
     pub fn summaries(&self, spans: &Spans, excuses: &Excuses) -> Vec<StreamSummary> {
         let steady = spans.loaded.after(scenario::WARM_UP);

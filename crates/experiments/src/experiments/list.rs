@@ -231,3 +231,6 @@ pub const EXPERIMENTS: &[Experiment] = &[
     )
     .computed(),
 ];
+
+#[cfg(test)]
+mod tests;

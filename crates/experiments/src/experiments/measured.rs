@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Experiment, Wanted};
-use crate::excuse::{Excuses, HoleSummary, Testimony, summarise};
+use crate::excuse::{Excuses, HoleSummary, WatcherRecords, summarise};
 use crate::measure::{Figures, Side};
 use crate::report::{Check, Plot, Row, Table, save};
 use crate::testbed::{Contender, Pair, System};
@@ -37,7 +37,7 @@ pub struct Measured {
     pub rows: Vec<Row>,
     /// Platform holes.
     #[serde(skip)]
-    pub testimony: Testimony,
+    pub testimony: WatcherRecords,
     /// Samples that count.
     #[serde(skip)]
     pub samples: u64,
@@ -82,7 +82,7 @@ pub struct Report {
     pub quick: bool,
     /// The test setup; `None` for a simulation.
     #[serde(flatten)]
-    pub ground: Option<Ground>,
+    pub ground: Option<RunConditions>,
     /// Platform holes.
     pub holes: HoleSummary,
     /// Results of the experiment.
@@ -94,7 +94,7 @@ pub struct Report {
 
 /// What hosts ran on.
 #[derive(Clone, Debug, Serialize)]
-pub struct Ground {
+pub struct RunConditions {
     /// Whether processors ran in the real-time class; otherwise nothing is guaranteed.
     pub real_time: bool,
     /// What carried Punctual's links: `udp`, `xdp`, `memory`, `null-device`, or `none`.
@@ -218,7 +218,7 @@ impl Measured {
         self,
         experiment: &Experiment,
         wanted: &Wanted,
-        ground: Option<Ground>,
+        ground: Option<RunConditions>,
     ) -> anyhow::Result<Report> {
         let plot = wanted.directory.join(format!("{}.svg", experiment.name));
         if let Some(drawn) = &self.plot {

@@ -49,7 +49,7 @@ pub use dispatch::work_if_asked;
 pub use findings::Findings;
 pub use list::EXPERIMENTS;
 use measured::{Compared, judged, judged_under};
-pub use measured::{Ground, Measured, Report};
+pub use measured::{Measured, Report, RunConditions};
 
 /// How an experiment runs. It fails if the test setup fails, a stream breaks or the run is interrupted.
 #[derive(Clone, Copy)]
@@ -222,7 +222,7 @@ fn on_hosts(
     wanted: &Wanted,
     carrier: Carrier,
     run: impl FnOnce(&Conditions) -> anyhow::Result<Measured>,
-) -> anyhow::Result<Result<(Measured, Option<Ground>), i32>> {
+) -> anyhow::Result<Result<(Measured, Option<RunConditions>), i32>> {
     let privilege = Privilege::detect()?;
     match privilege {
         Privilege::Root => {}
@@ -241,7 +241,7 @@ fn on_hosts(
     let best = || if wanted.peer.is_some() { Driver::default() } else { driver::default(real_time) };
     let driver = wanted.driver.unwrap_or_else(best);
     let peer = wanted.peer.as_ref().map(|peer| peer.address.clone());
-    let ground = Ground { real_time, driver: carrier.name(driver), peer };
+    let ground = RunConditions { real_time, driver: carrier.name(driver), peer };
     let measured = run(&Conditions { wanted: wanted.clone(), real_time, driver })?;
     Ok(Ok((measured, Some(ground))))
 }

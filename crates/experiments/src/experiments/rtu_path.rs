@@ -174,9 +174,8 @@ impl Lane {
         }
         for (flow, (before, source)) in self.flows.iter_mut().zip(running) {
             let mut sending = source.join().with_context(|| format!("a source of {}", self.name))?;
-            for (index, sent) in sending.log[before..].iter_mut().enumerate() {
-                let due = flow.spec.arrivals.due(index as u64).filter(|_| flow.spec.contract.is_some());
-                sent.logical = due.map_or(sent.logical, |due| from + due);
+            if flow.spec.contract.is_some() {
+                flow.spec.arrivals.count_from_due(&mut sending.log[before..], from);
             }
             flow.sending = Some(sending);
         }

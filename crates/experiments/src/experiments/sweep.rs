@@ -5,7 +5,7 @@ use punctual::{Contract, Nanos, Ppm};
 
 use super::findings::{Figure, Findings};
 use super::{Conditions, Measured};
-use crate::excuse::{Excuses, Testimony};
+use crate::excuse::{Excuses, WatcherRecords};
 use crate::loads::Arrivals;
 use crate::measure::{Question, StreamSummary, Windows};
 use crate::testbed::{
@@ -125,7 +125,7 @@ struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    fn findings(self, testimony: Testimony) -> Findings {
+    fn findings(self, testimony: WatcherRecords) -> Findings {
         let excuses = Excuses::new(&testimony.holes, self.guaranteed_load);
         let mut figures = Vec::new();
         for (point, windows) in self.sweep.points.iter().zip(&self.windows) {

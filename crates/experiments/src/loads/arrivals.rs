@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use punctual_analysis::Nanos;
+use punctual_analysis::{Instant, Nanos};
+
+use crate::measure::Sent;
 
 /// The times of a source, from its start on.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +47,13 @@ impl Arrivals {
                 Some(*period * round + times[(index % len) as usize])
             }
             Self::Continuous => None,
+        }
+    }
+
+    /// Makes the messages that were sent from `start` on count from when they were due.
+    pub fn count_from_due(&self, sent: &mut [Sent], start: Instant) {
+        for (index, sent) in sent.iter_mut().enumerate() {
+            sent.logical = self.due(index as u64).map_or(sent.logical, |due| start + due);
         }
     }
 }

@@ -25,7 +25,7 @@ pub mod tcp;
 pub mod tcp_direct;
 pub mod wait;
 
-use std::io;
+use std::io::{self, Write};
 
 use punctual_analysis::Instant;
 use punctual_os::realtime::RealTimeError;
@@ -71,6 +71,18 @@ pub trait MessageReceiver: Send {
 /// Whether an error of a socket is temporary: no data yet, or a signal came.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+/// Writes the rest of a message; whether nothing of it is left.
+fn write_rest(stream: &mut (impl Write + ?Sized), rest: &mut Vec<u8>) -> io::Result<bool> {
+    while !rest.is_empty() {
+        match stream.write(rest) {
+            Ok(count) => drop(rest.drain(..count)),
+            Err(error) if is_passing(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
 }
 
 /// The scheduling class of a load's thread.

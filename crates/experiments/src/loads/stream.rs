@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use punctual_analysis::{Instant, Nanos};
 use punctual_os::clock::{duration, now, sleep_until};
 
-use super::{MessageReceiver, MessageSender, Offered, is_passing};
+use super::{MessageReceiver, MessageSender, Offered, is_passing, write_rest};
 
 /// A peer that accepts no data for this long is full.
 const FULL: Nanos = Nanos::from_millis(200);
@@ -32,22 +32,11 @@ impl StreamSender {
         stream.set_write_timeout(Some(duration(FULL)))?;
         Ok(Self { stream, rest: Vec::new() })
     }
-
-    fn finish(&mut self) -> io::Result<bool> {
-        while !self.rest.is_empty() {
-            match self.stream.write(&self.rest) {
-                Ok(count) => drop(self.rest.drain(..count)),
-                Err(error) if is_passing(&error) => return Ok(false),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(true)
-    }
 }
 
 impl MessageSender for StreamSender {
     fn offer(&mut self, message: &[u8]) -> anyhow::Result<Offered> {
-        if !self.finish()? {
+        if !write_rest(&mut self.stream, &mut self.rest)? {
             return Ok(Offered::Full);
         }
         match self.stream.write(message) {

@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, recv};
 
 use super::call::{Ask, PATIENCE};
 use super::datagram::BUSY_POLL;
-use super::{MessageReceiver, MessageSender, Offered, SPIN, Wait, is_passing};
+use super::{MessageReceiver, MessageSender, Offered, SPIN, Wait, is_passing, write_rest};
 
 /// A peer that accepts no data for this long is full.
 pub const FULL: Nanos = Nanos::from_millis(200);
@@ -93,14 +93,7 @@ impl TcpSender {
 
     /// Whether nothing is left of the last message.
     fn finish(&mut self) -> io::Result<bool> {
-        while !self.rest.is_empty() {
-            match self.connection.write(&self.rest) {
-                Ok(count) => drop(self.rest.drain(..count)),
-                Err(error) if is_passing(&error) => return Ok(false),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(true)
+        write_rest(&mut *self.connection, &mut self.rest)
     }
 }
 

@@ -38,7 +38,7 @@ pub enum ConfigError {
         error: LinkError,
     },
     /// No link of a driver can be opened.
-    #[error("links with driver \"{driver}\": {error}")]
+    #[error("cannot open the links with driver \"{driver}\": {error}")]
     Driver {
         /// Name of the driver.
         driver: &'static str,

@@ -6,6 +6,7 @@
 //! its rate less its error needs as long as these bytes take at that rate. An explicit `interference_burst`
 //! chooses the burst; an explicit `interference_share` may only be larger than the rate is.
 
+use punctual_analysis::{Admission, one_of};
 use punctual_link::kernel::FOLLOWING_UNITS;
 use punctual_proto::config::{Interference, LinkConfig, Pacing};
 use punctual_proto::ids::NodeId;
@@ -110,11 +111,12 @@ fn share_max(table: &LinkTable, rate: BitRate, drained: BitRate) -> Result<Ppm, 
         );
     }
     if most > rate && !may_follow(table) {
-        return Err(
-            "kernel_rate_max takes a pace by the clock, admission \"edf\" or \"d-order\" and no interference_share: \
-             leave it out"
-                .into(),
-        );
+        let bearing = Admission::ALL.into_iter().filter(|policy| policy.bears_changing_share);
+        let names: Vec<String> = bearing.map(|policy| format!("\"{}\"", policy.name)).collect();
+        return Err(format!(
+            "kernel_rate_max takes a pace by the clock, admission {} and no interference_share: leave it out",
+            one_of(names.iter().map(String::as_str))
+        ));
     }
     let share = u32::try_from(u128::from(most.0) * 1_000_000 / u128::from(drained.0.max(1)));
     Ok(share.map_or(SHARE_MAX, Ppm).min(SHARE_MAX))

@@ -66,7 +66,7 @@ impl DescriptorsInFlight {
 
 /// A connection that was cut while descriptors were on their way to the process at the other end.
 #[derive(Debug)]
-pub(super) struct Departed {
+pub(super) struct CutConnection {
     pub account: UserId,
     pub socket: Connection,
     pub flight: DescriptorsInFlight,

@@ -60,7 +60,7 @@ impl RefusedConnections {
 
 /// Root has the last descriptor.
 #[derive(Debug)]
-pub(super) struct NoSpare;
+pub(super) struct NoSpareDescriptor;
 
 /// A descriptor that is closed for a moment if no other is left.
 #[derive(Debug)]
@@ -76,8 +76,8 @@ impl Spare {
     ///
     /// # Errors
     /// If there is no spare descriptor: root has it.
-    pub(super) fn accept(&mut self, listening: &OwnedFd) -> Result<Option<OwnedFd>, NoSpare> {
-        self.0.take().ok_or(NoSpare)?;
+    pub(super) fn accept(&mut self, listening: &OwnedFd) -> Result<Option<OwnedFd>, NoSpareDescriptor> {
+        self.0.take().ok_or(NoSpareDescriptor)?;
         let accepted = accept_with(listening, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok();
         let kept = accepted.and_then(|socket| {
             let peer = Peer::of(&socket).ok()?;

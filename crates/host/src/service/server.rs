@@ -25,7 +25,7 @@ use rustix::net::RecvFlags;
 
 use super::backlog::Backlog;
 use super::connection::Connection;
-use super::descriptors_in_flight::{Departed, DescriptorsInFlight};
+use super::descriptors_in_flight::{CutConnection, DescriptorsInFlight};
 use super::refused_connections::{RefusedConnections, Spare};
 use super::turn_budget::TurnBudget;
 use super::{ClientId, Effect, Host, Service};
@@ -70,7 +70,7 @@ pub struct Server<H: Host> {
     /// Refused connections that have not read why.
     refused_connections: RefusedConnections,
     /// Connections that were cut and have not read what was sent with descriptors.
-    departed: VecDeque<Departed>,
+    departed: VecDeque<CutConnection>,
     /// When to check next which descriptors have been read.
     check_at: Option<Instant>,
     /// The kernel did not report which files of rings are gone: the time of the next attempt.

@@ -2,7 +2,7 @@
 //! admission take time. What happens waits in a queue, and an alarm rings.
 //!
 //! Ownership: this table knows the engine's connection of each handle, from the request until nothing of it is left
-//! ([`TcpHappened::Over`]). It belongs to the thread of the service.
+//! ([`TcpHostEvent::Over`]). It belongs to the thread of the service.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -27,12 +27,12 @@ use super::{LOOK_UP_PAUSE, RING, TcpError, TcpSetup, TcpWish, api_end, engine_se
 
 /// What happened to a connection or a listener.
 #[derive(Debug)]
-pub enum TcpHappened {
+pub enum TcpHostEvent {
     /// Admission has granted it, with these ends, or it is refused.
     Begun(Result<Flow, TcpError>),
     /// The connection is open.
     Open,
-    /// An accepted connection is refused: [`TcpHappened::Over`] follows.
+    /// An accepted connection is refused: [`TcpHostEvent::Over`] follows.
     Refused(TcpRefusal),
     /// The connection ended.
     Ended(TcpEnd),
@@ -107,7 +107,7 @@ struct Table {
     places: HashMap<ChannelId, Place>,
     /// Connections that wait for a listener's next one, in order.
     accepting: VecDeque<(ChannelId, Prepared)>,
-    happened: VecDeque<(ChannelId, TcpHappened)>,
+    happened: VecDeque<(ChannelId, TcpHostEvent)>,
 }
 
 /// The rings of a program in another process.
@@ -269,7 +269,7 @@ impl DaemonTcp {
         watched.map_or(Ok(Nanos::ZERO), |took| took.map_err(|error| error.to_string()))
     }
 
-    /// The program is gone, or has closed it: [`TcpHappened::Over`] follows.
+    /// The program is gone, or has closed it: [`TcpHostEvent::Over`] follows.
     pub fn release(&self, channel: ChannelId) {
         let mut table = self.table.borrow_mut();
         let Some(place) = table.places.get_mut(&channel) else { return };
@@ -299,7 +299,7 @@ impl DaemonTcp {
     }
 
     /// The next thing that happened.
-    pub fn next(&self) -> Option<(ChannelId, TcpHappened)> {
+    pub fn next(&self) -> Option<(ChannelId, TcpHostEvent)> {
         let mut table = self.table.borrow_mut();
         loop {
             if let Some(happened) = table.happened.pop_front() {
@@ -324,16 +324,16 @@ impl DaemonTcp {
             }
             Report::Begun(Err(error)) => {
                 table.places.remove(&channel);
-                table.happened.push_back((channel, TcpHappened::Begun(Err(error))));
+                table.happened.push_back((channel, TcpHostEvent::Begun(Err(error))));
             }
             Report::News(TcpNews::Refused(refusal)) => {
-                table.happened.push_back((channel, TcpHappened::Refused(refusal)));
+                table.happened.push_back((channel, TcpHostEvent::Refused(refusal)));
             }
-            Report::News(TcpNews::Open) => table.happened.push_back((channel, TcpHappened::Open)),
+            Report::News(TcpNews::Open) => table.happened.push_back((channel, TcpHostEvent::Open)),
             Report::News(TcpNews::Ended(why)) => {
-                table.happened.push_back((channel, TcpHappened::Ended(api_end(why))));
+                table.happened.push_back((channel, TcpHostEvent::Ended(api_end(why))));
             }
-            Report::News(TcpNews::TimeWait) => table.happened.push_back((channel, TcpHappened::TimeWait)),
+            Report::News(TcpNews::TimeWait) => table.happened.push_back((channel, TcpHostEvent::TimeWait)),
             Report::News(TcpNews::Over) => table.over(channel),
             Report::Listening(Ok(listener)) if is_closed => {
                 self.order(Job::StopListening(listener));
@@ -341,11 +341,11 @@ impl DaemonTcp {
             }
             Report::Listening(Ok(listener)) => {
                 table.places.insert(channel, Place::Listening(listener));
-                table.happened.push_back((channel, TcpHappened::Listening(Ok(()))));
+                table.happened.push_back((channel, TcpHostEvent::Listening(Ok(()))));
             }
             Report::Listening(Err(error)) => {
                 table.places.remove(&channel);
-                table.happened.push_back((channel, TcpHappened::Listening(Err(error))));
+                table.happened.push_back((channel, TcpHostEvent::Listening(Err(error))));
             }
             Report::Waiting => table.accept_next(channel),
         }
@@ -355,12 +355,12 @@ impl DaemonTcp {
 impl Table {
     fn begun(&mut self, channel: ChannelId, id: TcpId, flow: Flow) {
         self.places.insert(channel, Place::Connection(id));
-        self.happened.push_back((channel, TcpHappened::Begun(Ok(flow))));
+        self.happened.push_back((channel, TcpHostEvent::Begun(Ok(flow))));
     }
 
     fn over(&mut self, channel: ChannelId) {
         self.places.remove(&channel);
-        self.happened.push_back((channel, TcpHappened::Over));
+        self.happened.push_back((channel, TcpHostEvent::Over));
     }
 
     fn waits_at(&self, channel: ChannelId, listener: ChannelId) -> bool {
@@ -379,7 +379,7 @@ impl Table {
                 Ok(Accepting::None(parts)) => return self.accepting.insert(at, (channel, parts)),
                 Err(error) => {
                     self.places.remove(&channel);
-                    self.happened.push_back((channel, TcpHappened::Begun(Err(error))));
+                    self.happened.push_back((channel, TcpHostEvent::Begun(Err(error))));
                 }
             }
         }
@@ -394,7 +394,7 @@ impl Table {
         self.accepting.retain(|(channel, _)| !waiting.contains(channel));
         for channel in waiting {
             self.places.remove(&channel);
-            self.happened.push_back((channel, TcpHappened::Begun(Err(TcpError::NotListening))));
+            self.happened.push_back((channel, TcpHostEvent::Begun(Err(TcpError::NotListening))));
         }
     }
 }

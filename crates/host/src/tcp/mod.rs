@@ -104,10 +104,10 @@ pub enum TcpError {
     #[error(transparent)]
     Port(#[from] KernelError),
     /// A ring cannot be made.
-    #[error("a ring for a TCP connection: {0}")]
+    #[error("cannot make a ring for a TCP connection: {0}")]
     Ring(#[from] RingError),
     /// The system refuses a descriptor.
-    #[error("a ring for a TCP connection: {0}")]
+    #[error("cannot make a ring for a TCP connection: {0}")]
     Os(#[from] io::Error),
     /// The engine has ended, or this is its own thread.
     #[error(transparent)]

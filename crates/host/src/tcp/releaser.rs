@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use punctual_engine::tcp::Remains;
+use punctual_engine::tcp::EndedConnection;
 use punctual_link::kernel::PortHold;
 
 use super::segments::Keep;
@@ -18,9 +18,9 @@ pub(super) enum Release {
     /// None waits to be accepted; the parts go to the next.
     Withdrawn(u64),
     /// A connection has no program any more; its port is still in use.
-    Parts(Remains),
+    Parts(EndedConnection),
     /// A connection is over.
-    Over(u64, Remains),
+    Over(u64, EndedConnection),
 }
 
 /// How often to check whether the processor has dropped its end of a ring.

@@ -144,7 +144,7 @@ pub enum RingError {
     )]
     System(io::Error),
     /// The system cannot report whether a process holds the ring's files.
-    #[error("cannot watch over the files of a message ring: {0}")]
+    #[error("cannot watch the files of a message ring: {0}")]
     Watch(io::Error),
     /// The number of descriptors is not that of this ring.
     #[error("the daemon sent {0} descriptors with a ring: daemon and client are of different versions")]

@@ -362,7 +362,7 @@ impl Raising {
         self.budget.spend(if self.raised { spent_ns } else { 0 }, now_ns);
         if self.budget.left_ns <= 0 {
             if self.raised {
-                self.budget.punish();
+                self.budget.add_penalty();
             }
             self.lower();
         } else if self.budget.left_ns >= BURST_NS / 2 {
@@ -400,7 +400,7 @@ impl Budget {
     }
 
     /// Adds the penalty for a user whose budget is used up.
-    fn punish(&mut self) {
+    fn add_penalty(&mut self) {
         if self.at_ns.saturating_sub(self.struck_at_ns) > FORGIVEN_NS {
             self.strikes = 0;
         }
@@ -445,12 +445,12 @@ mod tests {
         let spent = budget.left_ns;
         for times in [1, 2, 4] {
             let before = budget.left_ns;
-            budget.punish();
+            budget.add_penalty();
             assert_eq!(budget.left_ns, before - times * PENALTY_NS, "longer each time");
         }
         budget.at_ns += FORGIVEN_NS + 1;
         budget.left_ns = spent;
-        budget.punish();
+        budget.add_penalty();
         assert_eq!(budget.left_ns, spent - PENALTY_NS, "forgiven");
         (budget.at_ns, budget.left_ns) = (now + 80_000_000, spent);
         // The time that it takes as an ordinary thread is not counted; 20 times the overrun makes it good.

@@ -17,7 +17,7 @@ pub enum KernelError {
     )]
     NoShaper(String),
     /// No such interface.
-    #[error("there is no interface {0}: `ip link` shows what there is; correct \"device\"")]
+    #[error("there is no interface {0}: `ip link` lists the interfaces; correct \"device\"")]
     NoDevice(String),
     /// Switched off.
     #[error("interface {0} is down: ip link set {0} up")]
@@ -26,7 +26,7 @@ pub enum KernelError {
     #[error("interface {0} has no carrier: plug it in, or bring its other end up")]
     NoCarrier(String),
     /// Packets there have no Ethernet header.
-    #[error("interface {0} is no Ethernet device: driver \"xdp\" needs one, use driver \"udp\"")]
+    #[error("interface {0} is not an Ethernet device: driver \"xdp\" needs one; use driver \"udp\"")]
     NotEthernet(String),
     /// A queue that the device has not.
     #[error(
@@ -74,7 +74,7 @@ pub enum KernelError {
     },
     /// The address belongs to no device, or to another device.
     #[error(
-        "{local} is no address of this host: ip address add {local}/24 dev {device}, or correct \"local\""
+        "{local} is not an address of this host: ip address add {local}/24 dev {device}, or correct \"local\""
     )]
     NotLocal {
         /// The address.
@@ -96,7 +96,7 @@ pub enum KernelError {
     #[error("TCP port {0} is in use: stop the program that uses it (ss -tanp), or choose another port")]
     PortTaken(SocketAddr),
     /// No address of this host.
-    #[error("{0} is no address of this host: ip address shows which are")]
+    #[error("{0} is not an address of this host: `ip address` lists the addresses")]
     NotOurs(IpAddr),
     /// No answer came.
     #[error(

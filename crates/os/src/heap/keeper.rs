@@ -125,7 +125,7 @@ impl KeeperQueue {
     }
 
     /// The pools that were brought.
-    pub fn take_brought(&self) -> impl Iterator<Item = (Owned, Kind)> + use<> {
+    pub fn take_delivered(&self) -> impl Iterator<Item = (Owned, Kind)> + use<> {
         Kind::ALL.into_iter().zip(self.brought.each_ref().map(Stack::take)).flat_map(|(kind, pools)| {
             // SAFETY: put there by the keeper, once each.
             pools.map(move |pool| (unsafe { Owned::from_raw(pool) }, kind))

@@ -210,7 +210,7 @@ impl Pools {
     /// Takes pools in; whether one was of this kind.
     fn accept(&mut self, heap: &Heap, wanted: Kind) -> bool {
         let mut any = false;
-        for (pool, kind) in heap.queue.take_brought() {
+        for (pool, kind) in heap.queue.take_delivered() {
             let account = &mut self.of[kind as usize];
             account.asked = false;
             let Some(slot) = self.slots.iter().position(Option::is_none) else {

@@ -29,7 +29,7 @@ impl MeasuredRate {
         BitRate(self.rate.0.saturating_add(u64::try_from(error).unwrap_or(u64::MAX)))
     }
     /// Lowest rate at which the link may drain.
-    pub const fn surely(&self) -> BitRate {
+    pub const fn lower_bound(&self) -> BitRate {
         self.rate.less(self.error)
     }
 }

@@ -7,7 +7,7 @@
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 
-use crate::limits::{CPU_CAP_WINDOW, GIVE_WAY};
+use crate::limits::{BEST_EFFORT_PAUSE, CPU_CAP_WINDOW};
 
 /// A share of the processor, as a token bucket of [`CPU_CAP_WINDOW`].
 #[derive(Clone, Copy, Debug)]
@@ -60,14 +60,14 @@ pub(super) struct Caps {
     last_was_best_effort: bool,
     /// Time until which best effort waits for its caps.
     throttled: Option<Instant>,
-    gives_way: GivesWay,
+    best_effort_pause: BestEffortPause,
 }
 
-/// Times in which best effort leaves the CPU to programs: at most half of the time, however often programs are woken.
+/// The pause in which best effort leaves the CPU to programs: at most half of the time, however often programs are woken.
 #[derive(Clone, Copy, Debug, Default)]
-struct GivesWay {
+struct BestEffortPause {
     until: Option<Instant>,
-    /// Best effort does not give way again before this time.
+    /// Best effort does not pause again before this time.
     not_before: Instant,
 }
 
@@ -102,19 +102,22 @@ impl Caps {
     /// Clears a wait that is over.
     pub(super) fn settle(&mut self, now: Instant) {
         self.throttled = self.throttled.filter(|until| *until > now);
-        self.gives_way.until = self.gives_way.until.filter(|until| *until > now);
+        self.best_effort_pause.until = self.best_effort_pause.until.filter(|until| *until > now);
     }
 
-    /// Best effort waits for [`GIVE_WAY`] from `now` on, unless it has just done so: then it may run for as long as it waited.
-    pub(super) fn give_way(&mut self, now: Instant) {
-        if now >= self.gives_way.not_before {
-            self.gives_way = GivesWay { until: Some(now + GIVE_WAY), not_before: now + GIVE_WAY * 2 };
+    /// Best effort waits for [`BEST_EFFORT_PAUSE`] from `now` on, unless it has just done so: then it may run for as long as it waited.
+    pub(super) fn pause_best_effort(&mut self, now: Instant) {
+        if now >= self.best_effort_pause.not_before {
+            self.best_effort_pause = BestEffortPause {
+                until: Some(now + BEST_EFFORT_PAUSE),
+                not_before: now + BEST_EFFORT_PAUSE * 2,
+            };
         }
     }
 
     /// Time until which best effort waits, as far as `settle` knows; `None` if it does not wait.
     pub(super) fn throttled(&self) -> Option<Instant> {
-        self.throttled.max(self.gives_way.until)
+        self.throttled.max(self.best_effort_pause.until)
     }
 }
 

@@ -3,30 +3,18 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use punctual_analysis::contract::SPAN_MAX;
 use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::budget::Account;
 use super::caps::{Bucket, Caps};
 use super::heap::IndexedHeap;
+use super::order::{Order, banded, by_rate, level};
 use super::parameters::{Activation, Class, HandlerParameters};
 use crate::config::RunPolicy;
 use crate::ids::HandlerId;
-use crate::limits::{EXECUTOR_MOVES_MAX, PRIORITY_LEVELS};
+use crate::limits::EXECUTOR_MOVES_MAX;
 use crate::slab::reserve;
 use crate::times::earliest;
-
-const LEVEL_LOWEST: u8 = PRIORITY_LEVELS - 1;
-
-/// A handler's place in the run order, without its budget.
-#[derive(Clone, Copy, Debug)]
-struct Order {
-    class: Class,
-    level: u8,
-    place: u8,
-    quantum_packets: u32,
-    period: Nanos,
-}
 
 /// A handler's head PDU, or none: nothing is queued. `None` is a head that never becomes eligible, so it
 /// takes 16 bytes where an option takes 24.
@@ -139,11 +127,11 @@ impl Executor {
         self.caps.refund(saved, now);
     }
 
-    /// Best effort waits for [`GIVE_WAY`](crate::limits::GIVE_WAY): a program was woken that precedes it. It does so for at most
+    /// Best effort waits for [`BEST_EFFORT_PAUSE`](crate::limits::BEST_EFFORT_PAUSE): a program was woken that precedes it. It does so for at most
     /// half of the time. The order `fifo` knows no precedence.
-    pub fn give_way(&mut self, now: Instant) {
+    pub fn pause_best_effort(&mut self, now: Instant) {
         if self.policy != RunPolicy::Fifo {
-            self.caps.give_way(now);
+            self.caps.pause_best_effort(now);
         }
     }
 
@@ -423,42 +411,6 @@ impl Handler {
             // The baseline policy has neither classes nor budgets.
             RunPolicy::Fifo => banded(0, head.eligible.0),
         }
-    }
-}
-
-/// A band, and the place within it.
-fn banded(band: u8, place: u64) -> u128 {
-    u128::from(band) << 64 | u128::from(place)
-}
-
-const RATE_TICKET_BITS: u32 = 45;
-const RATE_PLACE_BITS: u32 = 6;
-const RATE_PERIOD_BITS: u32 = 42;
-
-const _: () = assert!(SPAN_MAX.0 < 1 << RATE_PERIOD_BITS, "every period has its own place");
-const _: () =
-    assert!(3 + RATE_PERIOD_BITS + RATE_PLACE_BITS + RATE_TICKET_BITS <= 96, "what a heap's key holds");
-
-/// Sort key by class, period, place within the rate group, and the order of arrival. Only channels have
-/// periods. Tickets wrap after 2^45, which takes a year at a million per second.
-fn by_rate(class: Class, order: &Order, ticket: u64) -> u128 {
-    let of_channel = matches!(class, Class::LowLatency | Class::Guaranteed | Class::Soft);
-    let (period, place) =
-        if of_channel { (order.period.min(SPAN_MAX), order.place) } else { (Nanos::ZERO, 0) };
-    let place = u128::from(place.min((1 << RATE_PLACE_BITS) - 1));
-    let ticket = u128::from(ticket & ((1 << RATE_TICKET_BITS) - 1));
-    let rate = u128::from(class as u8) << RATE_PERIOD_BITS | u128::from(period.0);
-    (rate << RATE_PLACE_BITS | place) << RATE_TICKET_BITS | ticket
-}
-
-/// Signalling on the top level, best effort on the lowest, channels on the 30 between by rank; the background
-/// below all of them.
-fn level(class: Class, rank: u8) -> u8 {
-    match class {
-        Class::Signalling => 0,
-        Class::LowLatency | Class::Guaranteed | Class::Soft => rank.saturating_add(1).min(LEVEL_LOWEST - 1),
-        Class::BestEffort => LEVEL_LOWEST,
-        Class::Background => PRIORITY_LEVELS,
     }
 }
 

@@ -11,6 +11,7 @@ mod budget;
 mod caps;
 mod executor;
 mod heap;
+mod order;
 mod parameters;
 
 pub use crate::ids::HandlerId;

@@ -74,10 +74,10 @@ impl Signalling {
         }
         let deciding = self.deciding.from(link);
         let beside = self.channels.half_open_by(link);
-        let last = deciding.give_way(beside, source).map_err(|Crowded| RefuseCause::Crowded)?;
+        let last = deciding.to_evict(beside, source).map_err(|Crowded| RefuseCause::Crowded)?;
         let id = ChannelId(last);
         match self.channels.get(id).map(|channel| channel.local.role) {
-            None => self.give_way_deciding(id),
+            None => self.evict_deciding(id),
             Some(role) => {
                 let input = if role == Role::Sink { Input::Silence } else { Input::CommitFailed };
                 let refusal = self.refusal(RefuseCause::Crowded);

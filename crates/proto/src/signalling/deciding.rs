@@ -88,7 +88,7 @@ impl Signalling {
             return self.stages_refused(deciding, refusal, now, resources);
         }
         let kept = answer.and_then(|stages| self.within_deadline(local, create, stages));
-        match kept.and_then(|stages| self.still_wanted(local, create).map(|()| stages)) {
+        match kept.and_then(|stages| self.check_not_stopped_or_lost(local, create).map(|()| stages)) {
             Ok(stages) => self.stages_held(deciding, stages, now, resources),
             Err(cause) => {
                 resources.release(id);
@@ -119,7 +119,7 @@ impl Signalling {
     }
 
     /// Refuses if the host has begun to stop, or has lost the next hop, since the stages were asked.
-    fn still_wanted(&self, local: &LocalChannel, create: &Create) -> Result<(), RefuseCause> {
+    fn check_not_stopped_or_lost(&self, local: &LocalChannel, create: &Create) -> Result<(), RefuseCause> {
         if self.leaving {
             return Err(RefuseCause::Exhausted);
         }
@@ -215,7 +215,7 @@ impl Signalling {
     }
 
     /// Ends a channel that came over a link while its stages are asked, to give its place to another.
-    pub(super) fn give_way_deciding(&mut self, id: ChannelId) {
+    pub(super) fn evict_deciding(&mut self, id: ChannelId) {
         let deciding = self.deciding.remove(id);
         let from = deciding.and_then(|deciding| Some((deciding.local.link_in?, deciding.create)));
         let Some((link, create)) = from else { return };

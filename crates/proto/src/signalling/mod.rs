@@ -32,6 +32,7 @@ mod breach_reports;
 mod budget;
 mod channel;
 mod clock;
+mod closing;
 mod deciding;
 mod decisions;
 mod ends;
@@ -78,7 +79,7 @@ use peer::Peer;
 pub use random::SplitMix64;
 pub use rate_word::RateWord;
 use rates::Closed;
-use reports::HeardReport;
+use reports::StoredReport;
 use requests::{PendingRequest, Requests};
 pub use resources::{Answer, CommitTerms, LocalChannel, Resources};
 use states::State;
@@ -263,7 +264,7 @@ struct PendingDecision {
 #[derive(Debug, Default)]
 struct Breaches {
     /// The last report of each stage by each witness.
-    reports: BTreeMap<(StageName, Witness), HeardReport>,
+    reports: BTreeMap<(StageName, Witness), StoredReport>,
     /// Number of reports of this node.
     number: u64,
     /// Time at which this node repeats its reports; `None` if it has none.

@@ -13,7 +13,7 @@ use crate::limits::STAGES_BROKEN_MAX;
 
 /// A report and its time of reception.
 #[derive(Clone, Copy, Debug)]
-pub struct HeardReport {
+pub struct StoredReport {
     report: StageReport,
     received: Instant,
 }
@@ -71,7 +71,7 @@ impl Breaches {
         let report = StageReport { stage, witness, epoch, number: self.number, breach };
         // Inserted whatever the number of others' reports: this node must repeat its own reports, and its
         // stages are few.
-        self.reports.insert((stage, witness), HeardReport { report, received: now });
+        self.reports.insert((stage, witness), StoredReport { report, received: now });
         report
     }
 
@@ -82,7 +82,7 @@ impl Breaches {
         let newer = known.is_none_or(|known| known.epoch != report.epoch || known.number < report.number);
         let room = known.is_some() || self.reports.len() < STAGES_BROKEN_MAX;
         if newer && room {
-            self.reports.insert(key, HeardReport { report, received: now });
+            self.reports.insert(key, StoredReport { report, received: now });
         }
         newer && room
     }
@@ -95,7 +95,7 @@ impl Breaches {
 
     /// Removes others' reports that were not repeated in the `lease` before `now`.
     pub fn expired(&mut self, node: NodeId, lease: Nanos, now: Instant) -> Vec<StageReport> {
-        let over = |known: &HeardReport| known.is_of_another(node) && known.received + lease <= now;
+        let over = |known: &StoredReport| known.is_of_another(node) && known.received + lease <= now;
         let gone = self.reports.values().filter(|known| over(known)).map(|known| known.report).collect();
         self.reports.retain(|_, known| !over(known));
         gone
@@ -108,7 +108,7 @@ impl Breaches {
     }
 }
 
-impl HeardReport {
+impl StoredReport {
     fn is_of_another(&self, node: NodeId) -> bool {
         self.report.reporter() != Some(node)
     }

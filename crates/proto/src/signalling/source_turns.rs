@@ -72,10 +72,10 @@ impl Counts {
     fn of_user(&self, source: Source) -> usize {
         self.users.count(&source)
     }
-    /// The source that gives way when no place is free and `source` needs one: the user with the most items,
+    /// The source that loses an item when no place is free and `source` needs one: the user with the most items,
     /// either of the host with the most or of the host of `source`. `None` if `source` itself has at least as
     /// many.
-    pub fn who_gives_way(&self, source: Source) -> Option<Source> {
+    pub fn largest_holder(&self, source: Source) -> Option<Source> {
         if !holds(Defence::GivingWay) {
             return None;
         }
@@ -84,8 +84,8 @@ impl Counts {
         let is_less = self.of_node(source.node) + 1 < *most as usize;
         let node = if is_less { *heaviest } else { source.node };
         let users = self.users.counts().range(Source::first_of(node)..=Source::last_of(node));
-        let (giver, has) = users.max_by_key(|(_, count)| **count)?;
-        (is_less || self.of_user(source) + 1 < *has as usize).then_some(*giver)
+        let (holder, has) = users.max_by_key(|(_, count)| **count)?;
+        (is_less || self.of_user(source) + 1 < *has as usize).then_some(*holder)
     }
 }
 
@@ -120,16 +120,16 @@ impl Places {
         self.taken.len()
     }
     /// Checks for room for one more item of `source` among `most`. If there is none, returns the item that
-    /// must be removed: the last of the source that gives way.
+    /// must be removed: the last of the source that loses it.
     pub fn make_room(&self, source: Source, most: usize) -> Result<Option<u64>, Crowded> {
-        if self.counts.len() < most { Ok(None) } else { self.give_way(None, source).map(Some) }
+        if self.counts.len() < most { Ok(None) } else { self.to_evict(None, source).map(Some) }
     }
     /// The item that must be removed for one more item of `source`, from these places and from those
     /// `beside`.
-    pub fn give_way(&self, beside: Option<&Self>, source: Source) -> Result<u64, Crowded> {
+    pub fn to_evict(&self, beside: Option<&Self>, source: Source) -> Result<u64, Crowded> {
         let merged = beside.map(|beside| self.counts.merged(&beside.counts));
-        let giver = merged.as_ref().unwrap_or(&self.counts).who_gives_way(source).ok_or(Crowded)?;
-        let last = |places: &Self| places.taken.range((giver, 0)..=(giver, u64::MAX)).next_back().copied();
+        let holder = merged.as_ref().unwrap_or(&self.counts).largest_holder(source).ok_or(Crowded)?;
+        let last = |places: &Self| places.taken.range((holder, 0)..=(holder, u64::MAX)).next_back().copied();
         let last = beside.and_then(last).or_else(|| last(self)).ok_or(Crowded)?;
         Ok(last.1)
     }
@@ -173,18 +173,18 @@ impl<T> SourceTurns<T> {
     pub fn accounts(&self) -> [usize; 2] {
         self.counts.accounts(self.waiting.len())
     }
-    /// Whether `source` may have one more of `most` waiting items, if the source with the most gives way.
+    /// Whether `source` may have one more of `most` waiting items, if the source with the most items loses one.
     pub fn has_place(&self, source: Source, most: usize) -> bool {
-        self.len() < most || self.counts.who_gives_way(source).is_some()
+        self.len() < most || self.counts.largest_holder(source).is_some()
     }
     /// Makes room for one more item of `source` among `most`, by removing the last item of the source that
-    /// gives way.
+    /// has the most.
     pub fn make_room(&mut self, source: Source, most: usize) -> Option<(Place, T)> {
         if self.len() < most {
             return None;
         }
-        let giver = self.counts.who_gives_way(source)?;
-        let place = *self.waiting.range((giver, 0)..=(giver, u64::MAX)).next_back()?.0;
+        let holder = self.counts.largest_holder(source)?;
+        let place = *self.waiting.range((holder, 0)..=(holder, u64::MAX)).next_back()?.0;
         Some((place, self.remove(&place)?))
     }
     /// Adds an item; returns its place.
@@ -288,8 +288,8 @@ mod tests {
     /// most.
     fn take(counts: &mut Counts, most: usize, source: Source) -> bool {
         if counts.len() >= most {
-            let Some(giver) = counts.who_gives_way(source) else { return false };
-            counts.remove(giver);
+            let Some(holder) = counts.largest_holder(source) else { return false };
+            counts.remove(holder);
         }
         counts.add(source);
         true

@@ -179,7 +179,7 @@ pub struct ReceiveStream {
 
 /// A message that no correct sender makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Garbled;
+pub struct ProtocolViolation;
 
 impl ReceiveStream {
     pub fn received(&self) -> Received {
@@ -199,11 +199,11 @@ impl ReceiveStream {
         }
     }
     /// The next whole message.
-    pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, Garbled> {
+    pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, ProtocolViolation> {
         let Some((length, rest)) = self.buffer.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length = usize::from(u16::from_le_bytes(*length));
         if length > SIGNAL_MESSAGE_BYTES_MAX {
-            return Err(Garbled);
+            return Err(ProtocolViolation);
         }
         let Some(message) = rest.get(..length).map(<[u8]>::to_vec) else { return Ok(None) };
         self.buffer.drain(..LENGTH_BYTES + length);
@@ -305,7 +305,7 @@ mod tests {
     fn an_endless_message_is_garbage() {
         let mut receiver = ReceiveStream::default();
         receiver.take(0, &u16::MAX.to_le_bytes());
-        assert_eq!(receiver.next_message(), Err(Garbled));
+        assert_eq!(receiver.next_message(), Err(ProtocolViolation));
     }
 
     #[test]

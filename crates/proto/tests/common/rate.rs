@@ -45,7 +45,7 @@ pub fn wrong(seed: u64) -> Option<String> {
     world.slow.as_mut()?.stall = (from, from + Nanos(random.below(15_000_000)));
     world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
     match measured(&mut world, 0) {
-        Ok(found) if found.at_least && found.surely() <= truth => None,
+        Ok(found) if found.at_least && found.lower_bound() <= truth => None,
         Ok(found) if !found.at_least && is_right(found, truth) => None,
         found => Some(format!("a link that drains {} bit/s: {found:?}", truth.0)),
     }

@@ -108,7 +108,7 @@ impl Script {
         };
         let (host, source, now) = (*host, *source, self.world.now);
         for bytes in bytes {
-            outbox.stuff(&pattern(number as u64, *sent, *bytes), 1, now);
+            outbox.push_beyond_room(&pattern(number as u64, *sent, *bytes), 1, now);
             *sent += 1;
         }
         self.world.nodes[host].handle_ring(source, now);

@@ -2,7 +2,7 @@
 
 use punctual_analysis::{Nanos, Ppm};
 
-use super::{Breach, Fault, FaultKind, FaultKinds, Lie, Mischief, Moment, Noise};
+use super::{Breach, Fault, FaultAction, FaultKind, FaultKinds, Lie, Moment, Noise};
 use crate::dice::Dice;
 use crate::time::SimTime;
 
@@ -61,27 +61,27 @@ fn breach(links: &[usize], from: SimTime, until: SimTime, dice: &mut Dice) -> Ve
             Breach::Drift { host, ppb: if dice.chance(Ppm(500_000)) { ppb } else { -ppb } }
         }
     };
-    vec![Fault { at, lasts: until.since(at), what: Mischief::Breach(what) }]
+    vec![Fault { at, lasts: until.since(at), what: FaultAction::Breach(what) }]
 }
 
-fn what(kind: FaultKind, links: &[usize], dice: &mut Dice) -> Mischief {
+fn what(kind: FaultKind, links: &[usize], dice: &mut Dice) -> FaultAction {
     let host = dice.between(0, links.len() as u64 - 1) as usize;
     let link = dice.between(0, (links[host] as u64).max(1) - 1) as u16;
     match kind {
-        FaultKind::Partition => Mischief::Partition { host, link, both: dice.chance(Ppm(500_000)) },
-        FaultKind::Pause => Mischief::Pause { host },
-        FaultKind::Crash => Mischief::Crash { host, moment: moment(dice) },
+        FaultKind::Partition => FaultAction::Partition { host, link, both: dice.chance(Ppm(500_000)) },
+        FaultKind::Pause => FaultAction::Pause { host },
+        FaultKind::Crash => FaultAction::Crash { host, moment: moment(dice) },
         FaultKind::Clock => clock(host, dice),
-        FaultKind::Heap => Mischief::Heap { host, link },
-        FaultKind::Lie => Mischief::Lie { host, about: lie(dice) },
+        FaultKind::Heap => FaultAction::Heap { host, link },
+        FaultKind::Lie => FaultAction::Lie { host, about: lie(dice) },
         FaultKind::Flood => {
             let kind = dice.pick(&[Noise::Signals, Noise::Replays, Noise::Insider]);
-            Mischief::Noise { host, link, kind, interval: Nanos(dice.log_between(100_000, 5_000_000)) }
+            FaultAction::Noise { host, link, kind, interval: Nanos(dice.log_between(100_000, 5_000_000)) }
         }
-        FaultKind::Version => Mischief::Version { host },
+        FaultKind::Version => FaultAction::Version { host },
         FaultKind::Breach | FaultKind::Forge | FaultKind::Frames | FaultKind::Apps => {
             let kind = dice.pick(&[Noise::Garbage, Noise::Cookies, Noise::Cookies, Noise::Strangers]);
-            Mischief::Noise { host, link, kind, interval: Nanos(dice.log_between(200_000, 20_000_000)) }
+            FaultAction::Noise { host, link, kind, interval: Nanos(dice.log_between(200_000, 20_000_000)) }
         }
     }
 }
@@ -95,13 +95,13 @@ fn moment(dice: &mut Dice) -> Moment {
     }
 }
 
-fn clock(host: usize, dice: &mut Dice) -> Mischief {
+fn clock(host: usize, dice: &mut Dice) -> FaultAction {
     let by = Nanos(dice.log_between(1_000, 3_000_000_000));
     match dice.between(0, 2) {
-        0 => Mischief::Jump { host, by },
-        1 => Mischief::Freeze { host },
+        0 => FaultAction::Jump { host, by },
+        1 => FaultAction::Freeze { host },
         // Drivers accept no stamp that is older than a second.
-        _ => Mischief::Restamp { host, by: by.min(Nanos::from_secs(1)) },
+        _ => FaultAction::Restamp { host, by: by.min(Nanos::from_secs(1)) },
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Fault {
     /// Duration; a crashed host is down for this time.
     pub lasts: Nanos,
     /// Kind and place.
-    pub what: Mischief,
+    pub what: FaultAction,
 }
 
 impl Fault {
@@ -36,7 +36,7 @@ impl Fault {
 
 /// Kind and place of a fault. Hosts are named by their index, links by their index at that host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mischief {
+pub enum FaultAction {
     /// No packet that `host` sends over `link` arrives; with `both`, no packet in the other direction either.
     Partition {
         /// The sending host.
@@ -239,27 +239,27 @@ impl Noise {
 pub enum FaultKind {
     /// Single frames are lost, duplicated, delayed, corrupted.
     Frames,
-    /// [`Mischief::Partition`].
+    /// [`FaultAction::Partition`].
     Partition,
-    /// [`Mischief::Pause`].
+    /// [`FaultAction::Pause`].
     Pause,
-    /// [`Mischief::Crash`].
+    /// [`FaultAction::Crash`].
     Crash,
-    /// [`Mischief::Jump`], [`Mischief::Freeze`], [`Mischief::Restamp`].
+    /// [`FaultAction::Jump`], [`FaultAction::Freeze`], [`FaultAction::Restamp`].
     Clock,
-    /// [`Mischief::Heap`].
+    /// [`FaultAction::Heap`].
     Heap,
-    /// [`Mischief::Lie`].
+    /// [`FaultAction::Lie`].
     Lie,
-    /// [`Mischief::Noise`] on the signalling port.
+    /// [`FaultAction::Noise`] on the signalling port.
     Flood,
-    /// [`Mischief::Noise`] on the data port.
+    /// [`FaultAction::Noise`] on the data port.
     Forge,
-    /// [`Mischief::Version`].
+    /// [`FaultAction::Version`].
     Version,
-    /// [`Mischief::Deaf`], agents that never reply, sources that vanish, hundreds of requests at once.
+    /// [`FaultAction::Deaf`], agents that never reply, sources that vanish, hundreds of requests at once.
     Apps,
-    /// [`Mischief::Breach`]: one in a run, alone. Not among all kinds: those leave the assumptions as they are.
+    /// [`FaultAction::Breach`]: one in a run, alone. Not among all kinds: those leave the assumptions as they are.
     Breach,
 }
 

@@ -24,7 +24,7 @@ use self::kernel::lend_to_kernel;
 use self::requests::draw_requests;
 pub use self::requests::{Reply, RequestPlan};
 use self::routes::give_routes;
-use self::soft::soften;
+use self::soft::make_soft;
 use self::tcp::draw_tcp;
 pub use self::tcp::{ConnectionPlan, Ending, Reads, TcpPlan, Writes};
 use self::tight::{crowd, tighten};
@@ -195,7 +195,7 @@ impl Scenario {
         }
         match class(seed, options) {
             Class::Mixed | Class::Lent => {}
-            Class::Soft => soften(seed, &mut hosts, &mut channels),
+            Class::Soft => make_soft(seed, &mut hosts, &mut channels),
             Class::Tight => floods = tighten(seed, &mut hosts, &mut channels),
             Class::Crowded => floods = crowd(seed, &mut hosts, &mut channels),
         }

@@ -9,7 +9,7 @@ use crate::dice::{Dice, Draw};
 use crate::topology::Arrivals;
 
 /// Makes stages admit by probability and channels soft. Dice of its own.
-pub(super) fn soften(seed: u64, hosts: &mut [HostPlan], channels: &mut Vec<ChannelPlan>) {
+pub(super) fn make_soft(seed: u64, hosts: &mut [HostPlan], channels: &mut Vec<ChannelPlan>) {
     let mut dice = Dice::of(seed, Draw::Soft);
     for host in hosts {
         if host.config.cpu.run == RunPolicy::Edf && dice.chance(Ppm(700_000)) {

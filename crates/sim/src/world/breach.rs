@@ -10,7 +10,7 @@ use punctual_proto::ids::ChannelId;
 use punctual_proto::limits::{WATCH_SLOT, WATCH_SLOTS, WATCH_SLOTS_LATE};
 
 use super::World;
-use super::faults::{Place, REPORTED_WITHIN};
+use super::touch::{Place, REPORTED_WITHIN};
 use crate::adapter::Broken;
 use crate::faults::Breach;
 use crate::time::SimTime;

@@ -27,6 +27,7 @@ mod rtu;
 mod soft;
 mod step;
 mod tcp;
+mod touch;
 mod versions;
 mod weight;
 mod wire;
@@ -41,11 +42,12 @@ use punctual_proto::node::Decided;
 use self::attempts::Attempts;
 use self::breach::BrokenStage;
 use self::call::Call;
-use self::faults::{Touch, Turn};
+use self::faults::Turn;
 use self::host::Host;
 use self::orphans::Orphans;
 use self::requests::Requests;
-use self::tcp::{Talk, TcpAct};
+use self::tcp::{Conversation, TcpAct};
+use self::touch::Touch;
 use crate::dice::{Dice, Draw};
 use crate::entry::Entry;
 use crate::journal::Journal;
@@ -165,7 +167,7 @@ pub(crate) struct World {
     touches: Vec<Touch>,
     orphans: Orphans,
     /// TCP connections of the plan.
-    talks: Vec<Talk>,
+    conversations: Vec<Conversation>,
     tcp_dice: Dice,
     /// The broken stage of this run, and the reports of it.
     broken: Option<BrokenStage>,
@@ -216,7 +218,7 @@ impl World {
             at_rest: Vec::new(),
             touches: Vec::new(),
             orphans: Orphans::new(),
-            talks: Self::talks(&scenario.tcp.connections),
+            conversations: Self::conversations(&scenario.tcp.connections),
             tcp_dice: Dice::of(seed, Draw::TcpWorld),
             broken: None,
             burst_max,

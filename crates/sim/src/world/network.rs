@@ -54,7 +54,7 @@ impl World {
         let delay = self.delayed(host, link, port, bytes);
         let kept = self.hosts[host].wires[index].heap_until.unwrap_or(flight.arrives);
         self.fly(host, index, port, bytes, kept.max(flight.arrives) + delay);
-        if self.struck(host, link, port, bytes, self.frame_faults().duplicate, FrameFault::Duplicate) {
+        if self.is_hit(host, link, port, bytes, self.frame_faults().duplicate, FrameFault::Duplicate) {
             let again = Nanos(self.fault_dice.between(0, 1_000_000));
             self.fly(host, index, port, bytes, flight.arrives + delay + again);
         }
@@ -116,13 +116,13 @@ impl World {
 
     fn lost(&mut self, host: usize, link: LinkId, port: Port, bytes: &[u8]) -> bool {
         let faults = self.frame_faults();
-        self.struck(host, link, port, bytes, faults.loss, FrameFault::Loss)
-            || self.struck(host, link, port, bytes, faults.corrupt, FrameFault::Corrupt)
+        self.is_hit(host, link, port, bytes, faults.loss, FrameFault::Loss)
+            || self.is_hit(host, link, port, bytes, faults.corrupt, FrameFault::Corrupt)
     }
 
     fn delayed(&mut self, host: usize, link: LinkId, port: Port, bytes: &[u8]) -> Nanos {
         let faults = self.frame_faults();
-        if self.struck(host, link, port, bytes, faults.delay, FrameFault::Delay) {
+        if self.is_hit(host, link, port, bytes, faults.delay, FrameFault::Delay) {
             Nanos(self.fault_dice.between(0, faults.delay_max.0))
         } else {
             Nanos::ZERO
@@ -135,7 +135,7 @@ impl World {
     }
 
     /// Whether a fault hits this frame; then only its channel is excused for a while.
-    fn struck(
+    fn is_hit(
         &mut self,
         host: usize,
         link: LinkId,

@@ -9,7 +9,7 @@ use punctual_proto::wire::{self, Header, Kind};
 use super::host::Wire;
 use super::{Event, World};
 use crate::dice::mix;
-use crate::faults::{Lie, Mischief, Noise};
+use crate::faults::{FaultAction, Lie, Noise};
 use crate::memory::SimFrame;
 
 /// Signalling packets of a link that are recorded.
@@ -81,7 +81,7 @@ impl World {
     /// Sends the next frame of a fault that makes noise.
     pub(super) fn make_noise(&mut self, fault: usize) {
         let plan = self.scenario.schedule[fault];
-        let Mischief::Noise { host, link, kind, interval } = plan.what else { return };
+        let FaultAction::Noise { host, link, kind, interval } = plan.what else { return };
         if self.now >= plan.ends() {
             return;
         }

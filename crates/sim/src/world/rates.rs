@@ -34,8 +34,8 @@ impl World {
     pub(super) fn measured(&mut self, host: usize, link: LinkId, found: MeasuredRate) {
         self.outcome.measured += 1;
         let (most, least) = self.hosts[host].adapters[usize::from(link.0)].drains(SPAN);
-        let above = found.rate.0.saturating_add(found.rate.0 - found.surely().0);
-        let is_true = found.surely() <= most && (found.at_least || above >= least.0);
+        let above = found.rate.0.saturating_add(found.rate.0 - found.lower_bound().0);
+        let is_true = found.lower_bound() <= most && (found.at_least || above >= least.0);
         if !is_true && self.is_well() {
             self.violate(&format!("host {host}: {link:?} drains {least:?} to {most:?}, measured {found:?}"));
         }

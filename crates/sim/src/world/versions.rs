@@ -8,7 +8,7 @@ use punctual_proto::signalling::{RTCOP_VERSION, tag};
 
 use super::faults::UPGRADE;
 use super::{Act, Event, World};
-use crate::faults::Mischief;
+use crate::faults::FaultAction;
 use crate::options::Versions;
 use crate::scenario::{host_of, node_id};
 use crate::time::SimTime;
@@ -22,7 +22,7 @@ const ASKED: usize = 3;
 
 impl World {
     /// From now on `host` uses another version, or the common one again.
-    pub(super) fn speak(&mut self, host: usize, foreign: bool) {
+    pub(super) fn set_version(&mut self, host: usize, foreign: bool) {
         self.hosts[host].is_foreign = foreign;
         self.hosts[host].version_since = self.now;
     }
@@ -87,7 +87,7 @@ impl World {
         let (from, until) = (schedule[fault].at, schedule[fault].ends());
         let mut others = schedule.iter().enumerate().filter(|(other, _)| *other != fault);
         let elsewhere = |(_, other): (usize, &crate::faults::Fault)| {
-            let waits = matches!(other.what, Mischief::Crash { .. });
+            let waits = matches!(other.what, FaultAction::Crash { .. });
             other.at >= until || !waits && other.ends() + self.notice_time() <= from
         };
         self.scenario.faults.is_none() && others.all(elsewhere)
@@ -147,7 +147,7 @@ impl World {
     /// Whether a host of another version may still be known to a host that requested at `asked`.
     fn versions_differed(&self, asked: SimTime) -> bool {
         self.scenario.schedule.iter().any(|fault| {
-            matches!(fault.what, Mischief::Version { .. })
+            matches!(fault.what, FaultAction::Version { .. })
                 && fault.at <= self.now
                 && asked <= fault.ends() + self.version_noticed()
         })
@@ -170,7 +170,7 @@ impl World {
         let known = asked - self.version_noticed();
         let alone = (0..self.scenario.schedule.len()).any(|fault| {
             let plan = &self.scenario.schedule[fault];
-            matches!(plan.what, Mischief::Version { .. })
+            matches!(plan.what, FaultAction::Version { .. })
                 && plan.at <= known
                 && self.now < plan.ends()
                 && self.is_alone(fault)

@@ -116,7 +116,7 @@ impl Connection {
             // The probe arrived and something before it did not.
             if self.recovery.has_hole() && !self.recovery.is_repairing() {
                 self.tail.out = None;
-                self.tell_loss(now, window);
+                self.mark_oldest_lost(now, window);
                 self.recovery.told_of_loss();
             }
             return;
@@ -127,7 +127,7 @@ impl Connection {
         } else if ack != end {
             // The probe has repaired a loss, and the window must shrink.
             self.tail.out = None;
-            self.tell_loss(now, window);
+            self.mark_oldest_lost(now, window);
             self.tail.made = self.shrink(now, una);
         }
     }
@@ -146,7 +146,7 @@ impl Connection {
     }
 
     /// Tells the machine that the oldest segment is lost.
-    fn tell_loss(&mut self, now: Instant, window: u16) {
+    fn mark_oldest_lost(&mut self, now: Instant, window: u16) {
         let Some(guard) = self.guard.as_ref().filter(|_| self.has_full_window()) else { return };
         let place = self.place();
         let timestamp = guard.has_timestamps().then(|| (guard.echo(), 0));

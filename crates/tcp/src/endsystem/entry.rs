@@ -35,7 +35,7 @@ pub struct Rings<M: Memory> {
 
 /// What a call of a handler has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Worked {
+pub struct CallOutcome {
     /// Packets that it processed or made.
     pub units: u32,
     /// Whether it has more to do at once.
@@ -150,7 +150,7 @@ impl<M: Memory> Entry<M> {
         self.connection.is_finished() && !self.program.saw_end
     }
 
-    pub fn input(&mut self, units: u32, now: Instant) -> Worked {
+    pub fn input(&mut self, units: u32, now: Instant) -> CallOutcome {
         let (mut done, given, mut first_arrival) = (0, self.number, None);
         let mut has_more = self.deliver();
         while done < units {
@@ -173,7 +173,7 @@ impl<M: Memory> Entry<M> {
             has_more = self.deliver();
         }
         let more = has_more || !self.arrived.is_empty();
-        Worked { units: done, more, delivered: self.number > given, first_arrival }
+        CallOutcome { units: done, more, delivered: self.number > given, first_arrival }
     }
 
     pub fn cut(&mut self) {
@@ -225,7 +225,7 @@ impl<M: Memory> Entry<M> {
         now: Instant,
         packet: &mut Vec<u8>,
         out: &mut (impl Segments + ?Sized),
-    ) -> Worked {
+    ) -> CallOutcome {
         let mut made = 0;
         while made < units && out.has_room() {
             if let Some(reply) = self.replies.pop_front() {
@@ -245,7 +245,7 @@ impl<M: Memory> Entry<M> {
         // A connection that ended shows the program that it has.
         self.deliver();
         let more = self.due(now).is_some_and(|due| due <= now);
-        Worked { units: made, more, delivered: self.number > given, first_arrival: None }
+        CallOutcome { units: made, more, delivered: self.number > given, first_arrival: None }
     }
 
     /// Takes bytes of the program, as far as the connection has room, and closes behind the last one.

@@ -8,7 +8,7 @@ use punctual_analysis::Instant;
 use punctual_proto::memory::Memory;
 
 use super::entry::{Entry, Rings};
-use super::{Reset, Segments, Worked};
+use super::{CallOutcome, Reset, Segments};
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::listener::{Answer, Listener};
@@ -89,7 +89,7 @@ impl<M: Memory> Listening<M> {
         packet: &mut Vec<u8>,
         out: &mut (impl Segments + ?Sized),
         mut forward: impl FnMut(&Flow, M::Frame) -> Option<M::Frame>,
-    ) -> Worked {
+    ) -> CallOutcome {
         let mut done = 0;
         while done < units && out.has_room() {
             if let Some((came, address)) = self.arrived.pop_front() {
@@ -111,7 +111,7 @@ impl<M: Memory> Listening<M> {
             done += 1;
         }
         let is_due = self.due().is_some_and(|due| due <= now);
-        Worked { units: done, more: !self.arrived.is_empty() || is_due, ..Worked::default() }
+        CallOutcome { units: done, more: !self.arrived.is_empty() || is_due, ..CallOutcome::default() }
     }
 
     /// Processes one packet; its reply is in `reply`, which is empty otherwise.

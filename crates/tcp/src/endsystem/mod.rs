@@ -20,7 +20,7 @@ use punctual_proto::memory::Memory;
 
 pub use self::delays::Delays;
 use self::entry::Entry;
-pub use self::entry::{Rings, Worked};
+pub use self::entry::{CallOutcome, Rings};
 pub use self::late::{Late, RESETS_MAX, Reset};
 pub use self::listening::Accepted;
 use self::listening::Listening;
@@ -242,8 +242,8 @@ impl<M: Memory> Endsystem<M> {
     }
 
     /// The input handler of a connection: processes at most so many packets, and hands what they brought to the program.
-    pub fn input(&mut self, index: u32, units: u32, now: Instant) -> Worked {
-        self.entry(index).map_or(Worked::default(), |entry| entry.input(units, now))
+    pub fn input(&mut self, index: u32, units: u32, now: Instant) -> CallOutcome {
+        self.entry(index).map_or(CallOutcome::default(), |entry| entry.input(units, now))
     }
 
     /// A call of the input handler has ended so long after the first packet that it processed had come to the driver.
@@ -260,10 +260,10 @@ impl<M: Memory> Endsystem<M> {
         units: u32,
         now: Instant,
         out: &mut (impl Segments + ?Sized),
-    ) -> Worked {
+    ) -> CallOutcome {
         let Self { connections, packet, .. } = self;
         let entry = connections.get_mut(index as usize).and_then(Option::as_deref_mut);
-        entry.map_or(Worked::default(), |entry| entry.output(units, now, packet, out))
+        entry.map_or(CallOutcome::default(), |entry| entry.output(units, now, packet, out))
     }
 
     /// The handler of a listener: processes at most so many packets, and makes the replies.
@@ -273,10 +273,10 @@ impl<M: Memory> Endsystem<M> {
         units: u32,
         now: Instant,
         out: &mut (impl Segments + ?Sized),
-    ) -> Worked {
+    ) -> CallOutcome {
         let Self { listeners, connections, flows, woken, packet, secrets, .. } = self;
         let Some(listening) = listeners.get_mut(index as usize).and_then(Option::as_deref_mut) else {
-            return Worked::default();
+            return CallOutcome::default();
         };
         // A packet may have been taken for the listener's just before the driver knew its flow.
         let forward = |flow: &Flow, came: M::Frame| {

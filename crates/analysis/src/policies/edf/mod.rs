@@ -31,7 +31,7 @@ use crate::stage::StageModel;
 use crate::units::{Nanos, Ppm};
 
 /// The demand-bound test.
-pub const POLICY: Policy = Policy {
+pub const EDF: Policy = Policy {
     name: "edf",
     run: RunPolicy::Edf,
     counts_early: false,

@@ -30,7 +30,7 @@ use crate::units::{Nanos, Ppm};
 use windows::{HardKind, SoftKind, Windows};
 
 /// `edf` for hard channels, probabilities for soft ones.
-pub const POLICY: Policy = Policy {
+pub const STATISTICAL: Policy = Policy {
     name: "statistical",
     run: RunPolicy::Edf,
     counts_early: true,

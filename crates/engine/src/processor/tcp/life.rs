@@ -6,7 +6,7 @@ use punctual_proto::{Instant, Nanos};
 use punctual_tcp::State;
 
 use super::{Channels, Owned, Phase, Processor, Way};
-use crate::tcp::{Remains, TcpEvent, TcpRefusal};
+use crate::tcp::{EndedConnection, TcpEvent, TcpRefusal};
 
 /// How soon to check again whether the last segment of a connection has left.
 const LAST_SEGMENT_CHECK: Nanos = Nanos::from_micros(500);
@@ -30,7 +30,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
         if let Some(answer) = answer {
             // The event that it is over has taken the rest along.
-            answer.send(Err((refusal, Remains(Box::new(())))));
+            answer.send(Err((refusal, EndedConnection(Box::new(())))));
         }
     }
 
@@ -58,8 +58,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             }
             Way::Channels(Channels { incoming, .. }) => drop(tcp.incoming.remove(incoming)),
         }
-        let Owned { segments, bury, mut notify } = place.owned;
-        notify(TcpEvent::Over(Remains(Box::new((rings.map(bury), segments)))));
+        let Owned { segments, dispose, mut notify } = place.owned;
+        notify(TcpEvent::Over(EndedConnection(Box::new((rings.map(dispose), segments)))));
     }
 
     /// Something of a connection has changed: has its output handler called when it has work, and notifies its program.

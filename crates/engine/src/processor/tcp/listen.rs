@@ -7,7 +7,7 @@ use punctual_proto::memory::{Inbox, Outbox};
 
 use super::{Listening, Owned, Processor, Role, Way};
 use crate::command::Answer;
-use crate::tcp::{Accepted, Bury, Refused, TcpId, TcpListen, TcpParts, TcpRefusal, TcpTerms};
+use crate::tcp::{Accepted, DisposeRings, Refused, TcpId, TcpListen, TcpParts, TcpRefusal, TcpTerms};
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub fn listen_tcp(&mut self, wanted: TcpListen<O>, answer: Answer<Result<u32, TcpRefusal>>, at: Instant) {
@@ -20,7 +20,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             }
             Err(refusal) => answer.send(Err(refusal)),
         }
-        self.hear_of_handlers();
+        self.process_handler_events();
     }
 
     fn begin_listening(&mut self, wanted: TcpListen<O>, at: Instant) -> Result<(u32, Listening), TcpRefusal> {
@@ -105,7 +105,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         &mut self,
         listener: u32,
         parts: Box<TcpParts<O, I>>,
-        bury: Bury<O, I>,
+        dispose: DisposeRings<O, I>,
         at: Instant,
     ) -> Result<Accepted<O, I>, Refused> {
         let Some(tcp) = self.programs.tcp.as_mut() else { return Ok(Accepted::None(parts)) };
@@ -115,7 +115,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         };
         let flow = opened.flow();
         let TcpParts { terms, rings, segments_out, segments_in, notify } = *parts;
-        let owned = Owned { segments: Some(segments_in), bury, notify };
+        let owned = Owned { segments: Some(segments_in), dispose, notify };
         let index = match tcp.endsystem.adopt(opened, rings) {
             Ok(index) => index,
             Err((opened, rings)) => {
@@ -136,7 +136,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let place = self.place_tcp(index, (flow, way), [input, output], (sends, owned), at)?;
         let id = TcpId { index, count: place.count };
         self.insert_place(index, place);
-        self.hear_of_handlers();
+        self.process_handler_events();
         Ok(Accepted::One(id, flow))
     }
 }

@@ -27,8 +27,8 @@ use super::Processor;
 use crate::command::Answer;
 use crate::memory::HostMemory;
 use crate::tcp::{
-    Bury, Refused, Remains, TcpBounds, TcpConnect, TcpEvent, TcpId, TcpLimits, TcpParts, TcpRefusal,
-    TcpStatus, TcpTerms,
+    DisposeRings, EndedConnection, Refused, TcpBounds, TcpConnect, TcpEvent, TcpId, TcpLimits, TcpParts,
+    TcpRefusal, TcpStatus, TcpTerms,
 };
 
 /// All of one processor.
@@ -115,7 +115,7 @@ impl Way {
 struct Owned<O: Outbox, I: Inbox> {
     /// `None` in TIME-WAIT.
     segments: Option<Box<dyn Segments + Send>>,
-    bury: Bury<O, I>,
+    dispose: DisposeRings<O, I>,
     notify: Box<dyn FnMut(TcpEvent) + Send>,
 }
 
@@ -146,9 +146,9 @@ enum Phase {
 
 impl<O: Outbox, I: Inbox> Owned<O, I> {
     /// What its owner drops.
-    fn remains(mut self, rings: Option<Rings<HostMemory<O, I>>>) -> Remains {
-        let rings = rings.map(self.bury);
-        Remains(Box::new((rings, self.segments.take(), self.notify)))
+    fn remains(mut self, rings: Option<Rings<HostMemory<O, I>>>) -> EndedConnection {
+        let rings = rings.map(self.dispose);
+        EndedConnection(Box::new((rings, self.segments.take(), self.notify)))
     }
 }
 
@@ -200,13 +200,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub fn connect_tcp(
         &mut self,
         wanted: TcpConnect<O, I>,
-        bury: Bury<O, I>,
+        dispose: DisposeRings<O, I>,
         answer: Answer<Result<TcpId, Refused>>,
         at: Instant,
     ) {
         let TcpConnect { flow, link, hop, config, parts } = wanted;
         let TcpParts { terms, rings, segments_out, segments_in, notify } = parts;
-        let owned = Owned { segments: Some(segments_in), bury, notify };
+        let owned = Owned { segments: Some(segments_in), dispose, notify };
         let index = match self.tcp(link) {
             Ok(tcp) => tcp
                 .endsystem
@@ -225,7 +225,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             Ok(place) => self.insert_place(index, Place { phase: Phase::Asked(0, Some(answer)), ..place }),
             Err(refused) => answer.send(Err(refused)),
         }
-        self.hear_of_handlers();
+        self.process_handler_events();
     }
 
     /// Registers the input and the output handler of a connection; forgets it if that is refused.
@@ -328,7 +328,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     }
 
     /// A handler of a connection has this grant; `None`: it was demoted and has none any more.
-    pub(super) fn set_tcp_bound(&mut self, role: Role, grant: Option<RtuGrant>) {
+    fn set_tcp_bound(&mut self, role: Role, grant: Option<RtuGrant>) {
         let (Role::Input(index) | Role::Output(index)) = role else { return };
         let place = self.programs.tcp.as_mut().and_then(|tcp| tcp.places.get_mut(&index));
         let Some(TcpBounds { input, output }) = place.map(|place| &mut place.bounds) else { return };

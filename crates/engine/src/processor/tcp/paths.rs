@@ -8,7 +8,7 @@ use punctual_proto::memory::{Inbox, Outbox};
 use super::{Channels, Owned, Phase, Place, Processor, Way};
 use crate::command::Answer;
 use crate::direct;
-use crate::tcp::{Bury, Refused, TcpId, TcpJoin, TcpRefusal};
+use crate::tcp::{DisposeRings, Refused, TcpId, TcpJoin, TcpRefusal};
 
 impl<O: Outbox, I: Inbox> Place<O, I> {
     /// Whether the ring of its outgoing channel is full. (A link's handler is called when its link has room.)
@@ -31,12 +31,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub fn join_tcp(
         &mut self,
         wanted: TcpJoin<O, I>,
-        bury: Bury<O, I>,
+        dispose: DisposeRings<O, I>,
         answer: Answer<Result<TcpId, Refused>>,
         at: Instant,
     ) {
         let TcpJoin { flow, incoming, pause, config, terms, rings, segments, notify } = wanted;
-        let owned = Owned { segments: Some(segments), bury, notify };
+        let owned = Owned { segments: Some(segments), dispose, notify };
         let index = match &mut self.programs.tcp {
             Some(tcp) if tcp.incoming.contains_key(&incoming) => Err((TcpRefusal::Exhausted(1), rings)),
             Some(tcp) => {
@@ -59,7 +59,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             }
             Err(refused) => answer.send(Err(refused)),
         }
-        self.hear_of_handlers();
+        self.process_handler_events();
     }
 
     /// Passes on the packets that channels have just delivered.

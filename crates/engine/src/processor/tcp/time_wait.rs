@@ -13,7 +13,7 @@ use punctual_tcp::endsystem::{Late, Reset, Rings, Segments};
 use super::{Phase, Processor, Role, Tcp};
 use crate::command::Answer;
 use crate::memory::HostMemory;
-use crate::tcp::{Remains, TcpEvent, TcpRefusal, TcpTimeWait};
+use crate::tcp::{EndedConnection, TcpEvent, TcpRefusal, TcpTimeWait};
 
 /// What answers the late segments of a link.
 pub(super) struct TimeWait {
@@ -69,7 +69,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             }
             Err(refusal) => answer.send(Err(TcpRefusal::Handler { handler: "late segments'", refusal })),
         }
-        self.hear_of_handlers();
+        self.process_handler_events();
     }
 
     /// Admission has decided about the handler of a link.
@@ -104,8 +104,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 port.forget_hop(place.output);
             }
         }
-        let rings = tcp.endsystem.detach(index).map(place.owned.bury);
-        let remains = Remains(Box::new((rings, place.owned.segments.take())));
+        let rings = tcp.endsystem.detach(index).map(place.owned.dispose);
+        let remains = EndedConnection(Box::new((rings, place.owned.segments.take())));
         (place.owned.notify)(TcpEvent::TimeWait(remains));
         self.settle_late(index, at);
     }

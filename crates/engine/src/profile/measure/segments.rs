@@ -11,7 +11,7 @@ use punctual_link::Pool;
 use punctual_os::now;
 use punctual_proto::memory::{MessageRead, Outbox};
 use punctual_proto::{Instant, Nanos};
-use punctual_tcp::endsystem::{Endsystem, Rings as TcpRings, Segments, Worked};
+use punctual_tcp::endsystem::{CallOutcome, Endsystem, Rings as TcpRings, Segments};
 use punctual_tcp::{Config, Flow, Secrets, State};
 
 use super::{LANES, MeasureError, PathSamples, Plan, Rings, WARM_UP};
@@ -201,7 +201,7 @@ impl<'a, R: Rings> Pair<'a, R> {
         (worked.units > 0).then_some(took)
     }
 
-    fn input(&mut self, host: usize, index: u32) -> (Worked, u64) {
+    fn input(&mut self, host: usize, index: u32) -> (CallOutcome, u64) {
         let at = now();
         let worked = self.hosts[host].input(index, 1, at);
         (worked, now().since(at).0)

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use punctual::Instant;
 
 /// A message that went wrong: its logical arrival, and when it was delivered or refused.
-pub(super) type Noted = (Instant, Instant);
+pub(super) type FailedMessage = (Instant, Instant);
 
 /// A list of bounded length. Adding an entry neither waits nor allocates.
 pub(super) struct Log {
@@ -24,7 +24,7 @@ impl Log {
         log
     }
 
-    pub fn note(&self, (logical, at): Noted) {
+    pub fn note(&self, (logical, at): FailedMessage) {
         let index = self.noted.fetch_add(1, Ordering::Relaxed);
         if let Some([first, second]) = self.entries.get(index) {
             first.store(logical.0, Ordering::Relaxed);
@@ -38,7 +38,7 @@ impl Log {
     }
 
     /// The entries that found room; the others cannot be excused.
-    pub fn read(&self) -> Vec<Noted> {
+    pub fn read(&self) -> Vec<FailedMessage> {
         let read = |word: &AtomicU64| Instant(word.load(Ordering::Relaxed));
         let noted = self.noted.load(Ordering::Relaxed).min(self.entries.len());
         self.entries[..noted].iter().map(|[first, second]| (read(first), read(second))).collect()

@@ -16,11 +16,11 @@ use punctual_os::{cpus, realtime};
 use serde::Serialize;
 
 use super::evidence::Evidence;
-use super::log::{Log, Noted};
+use super::log::{FailedMessage, Log};
 use super::pair::{Ends, Pair};
 use super::{DEADLINE, INTERVAL, MESSAGE_BYTES};
 use crate::excuse::Excuses;
-use crate::excuse::Testimony;
+use crate::excuse::WatcherRecords;
 use crate::measure::cpu::of_thread;
 use crate::witness::Witness;
 
@@ -51,7 +51,7 @@ pub(super) struct Carried {
     pub sender: Sender,
     /// Handlers that were taken off the processor's thread for overrunning their declared time.
     pub handlers_demoted: usize,
-    pub testimony: Testimony,
+    pub testimony: WatcherRecords,
     /// The hosts' counters.
     pub evidence: Evidence,
     /// The unexcused misses, in words.
@@ -152,7 +152,7 @@ fn count(
     seen: &Seen,
     sender: Sender,
     handlers_demoted: usize,
-    testimony: Testimony,
+    testimony: WatcherRecords,
     pair: &Pair,
 ) -> anyhow::Result<Carried> {
     // g: the actual share of the tighter processor that the guaranteed load takes, including the sender's
@@ -182,7 +182,7 @@ fn count(
 }
 
 /// How many of a log no hole excuses, and those of them that are remembered.
-fn unexcused(log: &Log, excuses: &Excuses) -> (u64, Vec<Noted>) {
+fn unexcused(log: &Log, excuses: &Excuses) -> (u64, Vec<FailedMessage>) {
     let mut noted = log.read();
     let remembered = noted.len() as u64;
     noted.retain(|(logical, at)| !excuses.covers(*logical, *at));
@@ -191,10 +191,10 @@ fn unexcused(log: &Log, excuses: &Excuses) -> (u64, Vec<Noted>) {
 
 /// Groups of misses close to one another, one line each, with the last hole before: the reader judges the
 /// excuses by this.
-fn clusters(late: &[Noted], excuses: &Excuses) -> Vec<String> {
+fn clusters(late: &[FailedMessage], excuses: &Excuses) -> Vec<String> {
     let mut late = late.to_vec();
     late.sort_unstable();
-    let close = |one: &Noted, next: &Noted| next.0.since(one.0) < DEADLINE;
+    let close = |one: &FailedMessage, next: &FailedMessage| next.0.since(one.0) < DEADLINE;
     late.chunk_by(close)
         .take(CLUSTERS_MAX)
         .map(|cluster| {

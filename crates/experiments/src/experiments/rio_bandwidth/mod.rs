@@ -11,7 +11,7 @@ mod phase;
 use punctual::{Activation, BitRate, Contract, Nanos, Ppm, Rate};
 use punctual_os::clock::{now, wait_until};
 
-use self::phase::{Look, Phase};
+use self::phase::{ByteSnapshot, Phase};
 use super::{Conditions, Measured, judged_under};
 use crate::loads::{Bulk, Class, MessageSender};
 use crate::testbed::{Hosting, LinkSpec, Options, Pair, PairSetup, RoleId};
@@ -172,14 +172,14 @@ impl World {
         Ok(())
     }
 
-    fn draw(&mut self, at: f64, from: &Look, to: &Look) {
+    fn draw(&mut self, at: f64, from: &ByteSnapshot, to: &ByteSnapshot) {
         for (series, rate) in self.series.iter_mut().zip(phase::rates(from, to)) {
             series.push((at, rate));
         }
     }
 
     /// When, and the bytes of every sink.
-    fn sample(&mut self) -> anyhow::Result<Look> {
+    fn sample(&mut self) -> anyhow::Result<ByteSnapshot> {
         let sinks: Vec<RoleId> = self.flows.iter().map(|flow| flow.sink).collect();
         let bytes: Result<Vec<u64>, _> =
             sinks.into_iter().map(|sink| self.pair.counted(sink).map(|counted| counted.bytes)).collect();

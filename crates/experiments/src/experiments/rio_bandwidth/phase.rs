@@ -5,12 +5,12 @@ use punctual::Instant;
 use crate::excuse::Excuses;
 
 /// When, and the bytes that every sink had until then.
-pub(super) type Look = (Instant, Vec<u64>);
+pub(super) type ByteSnapshot = (Instant, Vec<u64>);
 
 /// The readings of a phase's sinks in steady state, the last one included.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Phase {
-    pub samples: Vec<Look>,
+    pub samples: Vec<ByteSnapshot>,
     /// Bytes that our link has sent meanwhile, including every header; `None` for the kernel's.
     pub wire_bytes: Option<u64>,
 }
@@ -55,13 +55,13 @@ impl Phase {
         Some(self.wire_bytes? as f64 / last.0.since(first.0).as_secs_f64().max(f64::MIN_POSITIVE))
     }
 
-    fn slots(&self) -> impl Iterator<Item = (&Look, &Look)> {
+    fn slots(&self) -> impl Iterator<Item = (&ByteSnapshot, &ByteSnapshot)> {
         self.samples.iter().zip(self.samples.iter().skip(1))
     }
 }
 
 /// Bytes a second between two readings.
-pub(super) fn rates<'a>(from: &'a Look, to: &'a Look) -> impl Iterator<Item = f64> + 'a {
+pub(super) fn rates<'a>(from: &'a ByteSnapshot, to: &'a ByteSnapshot) -> impl Iterator<Item = f64> + 'a {
     let seconds = to.0.since(from.0).as_secs_f64().max(f64::MIN_POSITIVE);
     from.1.iter().zip(&to.1).map(move |(from, to)| (to - from) as f64 / seconds)
 }

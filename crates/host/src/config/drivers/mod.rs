@@ -1,15 +1,12 @@
 //! The drivers that links run on: the only place that names them.
 //!
-//! To add a driver, write a file with a [`DriverKind`] and a [`LinkDriver`], and add a line to
-//! [`Driver::ALL`]. The parser of the configuration, the daemon's rights, the profile, `punctual doctor`,
+//! To add a driver, write a file with a [`DriverKind`] and a [`LinkDriver`], and add a line to the table below.
+//! The parser of the configuration, the daemon's rights, the profile, `punctual doctor`,
 //! `profile` and `bench`, and the experiments use this table. A program that embeds an engine provides its
 //! own table: see [`parse_with`](super::parse_with).
 
 mod kind;
 mod link_input;
-mod memory;
-mod udp;
-pub mod xdp;
 
 use std::fmt;
 use std::ops::Deref;
@@ -20,23 +17,37 @@ pub use self::kind::{CheckedLink, DriverKind, LinkDriver, OpeningLink, OpeningLi
 pub use self::link_input::{Ends, LinkInput};
 pub use self::memory::MemorySettings;
 
+/// Declares the modules of the drivers, a constant of [`Driver`] for each, and the table [`Driver::ALL`]: a line for each
+/// driver. A module defines the [`DriverKind`] behind the constant's name.
+macro_rules! drivers {
+    ($($vis:vis mod $module:ident: $name:ident($kind:ident) = $doc:literal;)*) => {
+        $($vis mod $module;)*
+
+        impl Driver {
+            $(
+                #[doc = $doc]
+                pub const $name: Self = Self(&$module::$kind);
+            )*
+
+            /// Drivers that come with Punctual and that a configuration can name.
+            pub const ALL: [Self; [$(stringify!($name)),*].len()] = [$(Self::$name),*];
+        }
+    };
+}
+
+drivers! {
+    mod udp: UDP(Udp) = "Kernel sockets: on every host, without privileges. The default.";
+    pub mod xdp: XDP(Xdp) = "AF_XDP, classified in the adapter's driver.";
+    mod memory: MEMORY(Memory) = "Rings inside one process: the embedding program gives their ends.";
+}
+
 /// What links run on. Two are the same where their names are.
 #[derive(Clone, Copy)]
 pub struct Driver(&'static dyn DriverKind);
 
 impl Driver {
-    /// Kernel sockets: on every host, without privileges. The default.
-    pub const UDP: Self = Self(&udp::Udp);
-    /// AF_XDP, classified in the adapter's driver.
-    pub const XDP: Self = Self(&xdp::Xdp);
-    /// Rings inside one process: the embedding program gives their ends.
-    pub const MEMORY: Self = Self(&memory::Memory);
-
     /// The cheapest driver, which needs no device: profiles show it beside the requested driver.
     pub const BASE: Self = Self::MEMORY;
-
-    /// Drivers that come with Punctual and that a configuration can name.
-    pub const ALL: [Self; 3] = [Self::UDP, Self::XDP, Self::MEMORY];
 
     /// A driver of the program's own. Its name must be none of [`Driver::ALL`].
     pub const fn new(kind: &'static dyn DriverKind) -> Self {

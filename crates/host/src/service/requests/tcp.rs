@@ -18,7 +18,7 @@ use super::{NewRing, Outcome, done};
 use crate::service::end::TcpEndpoint;
 use crate::service::quota::is_privileged;
 use crate::service::{CALL_COST, ClientId, End, Health, Host, Service, Stage};
-use crate::tcp::daemon::{DaemonTcp, TcpHappened, rings};
+use crate::tcp::daemon::{DaemonTcp, TcpHostEvent, rings};
 use crate::tcp::{CONNECTION_BYTES, LISTENER_BYTES, RING, TcpError, api_end, api_settings, api_state};
 
 /// Connections and listeners of one user that may begin at a time: each takes a place in the queue of the thread that begins
@@ -257,29 +257,29 @@ impl<H: Host> Service<H> {
         }
     }
 
-    fn tcp_happened(&mut self, channel: ChannelId, happened: TcpHappened) {
+    fn tcp_happened(&mut self, channel: ChannelId, happened: TcpHostEvent) {
         match happened {
-            TcpHappened::Begun(Ok(flow)) => self.tcp_begun(channel, flow),
-            TcpHappened::Begun(Err(error)) => {
+            TcpHostEvent::Begun(Ok(flow)) => self.tcp_begun(channel, flow),
+            TcpHostEvent::Begun(Err(error)) => {
                 self.fail_tcp(channel, ApiError::Tcp(error.to_string()));
                 self.release_tcp(channel);
             }
-            TcpHappened::Open => {
+            TcpHostEvent::Open => {
                 if let Some(End { stage: Stage::Tcp(tcp), .. }) = self.ends.get_mut(&channel) {
                     tcp.is_open = true;
                 }
                 self.answer_open(channel);
             }
-            TcpHappened::Refused(refusal) => self.fail_tcp(channel, ApiError::Tcp(refusal.to_string())),
-            TcpHappened::Ended(why) => self.tcp_ended(channel, why),
-            TcpHappened::TimeWait => self.drop_tcp_rings(channel),
-            TcpHappened::Over => {
+            TcpHostEvent::Refused(refusal) => self.fail_tcp(channel, ApiError::Tcp(refusal.to_string())),
+            TcpHostEvent::Ended(why) => self.tcp_ended(channel, why),
+            TcpHostEvent::TimeWait => self.drop_tcp_rings(channel),
+            TcpHostEvent::Over => {
                 if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {
                     self.host.unwatch(channel);
                 }
                 self.release_tcp(channel);
             }
-            TcpHappened::Listening(result) => self.tcp_listens(channel, result),
+            TcpHostEvent::Listening(result) => self.tcp_listens(channel, result),
         }
     }
 

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SendFlags, Shutdown, shutdown};
 
 use super::super::backlog::Cost;
-use super::super::descriptors_in_flight::Departed;
+use super::super::descriptors_in_flight::CutConnection;
 use super::super::turn_budget::{TIME_MAX, TurnBudget};
 use super::{ClientId, Host, Server, Session, since};
 
@@ -175,7 +175,7 @@ impl<H: Host> Server<H> {
             // affected.
             let _ = shutdown(&socket, if reads { Shutdown::Write } else { Shutdown::Both });
             self.service.count_aloft(account, 1);
-            self.departed.push_back(Departed { account, socket, flight });
+            self.departed.push_back(CutConnection { account, socket, flight });
             self.check_at.get_or_insert_with(|| Instant::now() + LOOK);
         } else if reads {
             self.refused_connections.linger(socket);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
 
-use super::mailbox::{Mailbox, Parcel};
+use super::mailbox::{KeeperMessage, Mailbox};
 use crate::kernel::bell::Bell;
 use crate::kernel::hops::{HopKeeper, Hops, hops_with};
 use crate::kernel::{
@@ -247,7 +247,7 @@ impl Kept {
     /// Takes the driver back; puts the device back as far as it is there.
     fn close(&mut self) {
         if self.stage == Stage::Open {
-            self.mailbox.send(Parcel::Withdraw);
+            self.mailbox.send(KeeperMessage::Withdraw);
             self.stage = Stage::Withdrawn;
         }
         self.care = None;
@@ -306,7 +306,7 @@ impl Kept {
                 condition.closed = None;
                 drop(condition);
                 self.care = Some(care);
-                self.mailbox.send(Parcel::Install(driver));
+                self.mailbox.send(KeeperMessage::Install(driver));
                 self.stage = Stage::Open;
                 self.check();
             }

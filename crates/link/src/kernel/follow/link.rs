@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustix::event::epoll;
 
 use super::keeper::Keeper;
-use super::mailbox::{Condition, Mailbox, Parcel};
+use super::mailbox::{Condition, KeeperMessage, Mailbox};
 use crate::kernel::Watched;
 use crate::kernel::hops::Hops;
 use crate::{
@@ -136,8 +136,8 @@ impl FollowedLink {
         }
         match self.mailbox.take() {
             None => {}
-            Some(Parcel::Withdraw) => self.lose(None),
-            Some(Parcel::Install(driver)) => self.install(driver),
+            Some(KeeperMessage::Withdraw) => self.lose(None),
+            Some(KeeperMessage::Install(driver)) => self.install(driver),
         }
     }
 

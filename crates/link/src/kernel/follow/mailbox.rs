@@ -11,7 +11,7 @@ use crate::kernel::{Mac, ShaperRate};
 type Driver = Box<dyn Link>;
 
 /// Message from the keeper to the link.
-pub(super) enum Parcel {
+pub(super) enum KeeperMessage {
     /// Give the driver back.
     Withdraw,
     /// Installs a driver.
@@ -21,7 +21,7 @@ pub(super) enum Parcel {
 /// See the module. The link only tries the locks; the keeper holds them only while it moves a value.
 pub(super) struct Mailbox {
     waiting: AtomicBool,
-    parcel: Mutex<Option<Parcel>>,
+    parcel: Mutex<Option<KeeperMessage>>,
     returned: Mutex<Option<(Driver, Option<String>)>>,
     condition: Mutex<Condition>,
     /// Rate in bits a second to which kernel traffic is to be limited, and the last one that was set; 0: no
@@ -49,14 +49,14 @@ impl Mailbox {
     }
 
     /// For the keeper: leaves a parcel in place of one that was not taken.
-    pub fn send(&self, parcel: Parcel) {
+    pub fn send(&self, parcel: KeeperMessage) {
         *locked(&self.parcel) = Some(parcel);
         self.waiting.store(true, Ordering::Release);
         self.link.ring();
     }
 
     /// For the link: takes the parcel, if the mailbox is free.
-    pub fn take(&self) -> Option<Parcel> {
+    pub fn take(&self) -> Option<KeeperMessage> {
         if !self.waiting.load(Ordering::Acquire) {
             return None;
         }

@@ -19,6 +19,7 @@ mod filler;
 mod filters;
 mod flow;
 mod forward;
+mod install;
 mod leftovers;
 mod link_state;
 mod links;

@@ -157,7 +157,7 @@ impl<M: Memory> Plane<M> {
     }
 
     /// Requests a check by the node.
-    pub const fn stir(&mut self) {
+    pub const fn request_check(&mut self) {
         self.context.news.stirred = true;
     }
 

@@ -184,7 +184,7 @@ impl<M: Memory> Node<M> {
             let seen = LinkSample { sent, received: bytes, at, now };
             self.rates.links[usize::from(link.0)].watch.observe(seen, configured, packet, drift);
             if was_slow != self.measured_slow(link).is_some() {
-                self.plane.stir();
+                self.plane.request_check();
             }
         }
         let is_slow = self.measured_slow(link).is_some();
@@ -321,7 +321,7 @@ impl<M: Memory> Node<M> {
             Err(refusal) => self.note_refused(link, refusal),
         }
         // The result may show that a stage breaks its promise, or that it keeps it.
-        self.plane.stir();
+        self.plane.request_check();
         self.rates.events.push_back(Event::Rate { link, result });
         self.signalling.open_link(link, now, &mut self.plane);
     }

@@ -46,7 +46,7 @@ impl HeldStage {
 
 /// Properties that only few channels have. They are kept apart to save memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Special {
+struct RareProperties {
     /// How early a message may be served, if the stage's admission takes that into account: processor and
     /// link.
     early: (Nanos, Nanos),
@@ -64,7 +64,7 @@ pub(in crate::node) struct Held {
     link_out: Option<LinkId>,
     /// Bound of the outgoing link. It has no meaning if there is no outgoing link.
     link: Nanos,
-    special: Option<Box<Special>>,
+    special: Option<Box<RareProperties>>,
     buffer_bytes: u64,
     frames: Option<(LinkId, u32)>,
 }
@@ -104,7 +104,7 @@ impl Held {
     pub(super) fn replace_buffers(&mut self, Reserved { bytes, frames, pooled }: Reserved) -> Reserved {
         let had = self.buffers();
         (self.buffer_bytes, self.frames) = (bytes, frames);
-        self.set_special(Special { pooled, ..self.special() });
+        self.set_special(RareProperties { pooled, ..self.special() });
         had
     }
 
@@ -113,15 +113,15 @@ impl Held {
     }
 
     pub(super) fn set_early(&mut self, cpu: Nanos, link: Nanos) {
-        self.set_special(Special { early: (cpu, link), ..self.special() });
+        self.set_special(RareProperties { early: (cpu, link), ..self.special() });
     }
 
-    fn special(&self) -> Special {
+    fn special(&self) -> RareProperties {
         self.special.as_deref().copied().unwrap_or_default()
     }
 
-    fn set_special(&mut self, special: Special) {
-        self.special = (special != Special::default()).then(|| Box::new(special));
+    fn set_special(&mut self, special: RareProperties) {
+        self.special = (special != RareProperties::default()).then(|| Box::new(special));
     }
 }
 
@@ -140,7 +140,7 @@ impl Stages {
             buffer_bytes: 0,
             frames: None,
         };
-        held.set_special(Special {
+        held.set_special(RareProperties {
             early: (early(self.cpu.admission, cpu), link_early.unwrap_or_default()),
             planned: cpu.planned.map(|index| index as u32),
             pooled: None,

@@ -7,23 +7,24 @@ mod buffers;
 mod decision;
 mod grants;
 mod held;
+mod link_stage;
 mod models;
 mod planned;
 mod policies;
 mod reserved;
 mod rtu;
 mod rtu_places;
+mod suitability;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::format;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use punctual_analysis::{
-    ActivationError, AdmissionPolicy, Class, Contract, Cpu, Demand, Link, Nanos, PathCosts, Policing, Ppm,
-    StageKey, Urgency,
+    ActivationError, AdmissionPolicy, Class, Contract, Cpu, Demand, Link, Nanos, PathCosts, Ppm, StageKey,
+    Urgency,
 };
 
 use crate::api::{Breach, RateRefusal, RefuseCause, RtuId, StageKind};
@@ -31,16 +32,13 @@ use crate::config::NodeConfigError;
 use crate::config::plan::PlannedFlow;
 use crate::config::{self, Admission, Degraded, NodeConfig};
 use crate::ids::{ChannelId, LinkId, NodeId};
-use crate::limits::{
-    FRAGMENT_BYTES_MAX, FRAMES_GUARANTEED_DIVISOR, HEADER_BYTES, SIGNAL_BYTES_MAX,
-    SIGNAL_PERIODS_BESIDE_KERNEL,
-};
+use crate::limits::SIGNAL_BYTES_MAX;
 use crate::signalling::{Answer, CommitTerms, LocalChannel};
 use crate::table::Table;
 
-use self::buffers::Pool;
 pub use self::decision::{Decided, Decision};
 pub(super) use self::held::{Held, HeldStage};
+use self::link_stage::{LinkAdmission, LinkStage, link_admission, link_stage};
 pub(super) use self::models::signal_rate;
 use self::models::{fragment_bytes_max, hold_signalling, signal_contract};
 use self::planned::hold_plan;
@@ -49,7 +47,7 @@ use self::policies::{Final, LinkRequest, Question, StagesRequest, Trial};
 pub(super) use self::reserved::{Pooled, Reserved};
 pub(super) use self::rtu::{RtuAnswer, RtuPackets};
 pub(super) use self::rtu_places::RtuPlace;
-use crate::config::{cpu_model, link_model};
+use crate::config::cpu_model;
 
 /// The implicit signalling channel's place in each stage: no channel has this handle.
 const SIGNALLING_KEY: StageKey = StageKey(u64::MAX);
@@ -57,29 +55,6 @@ const SIGNALLING_KEY: StageKey = StageKey(u64::MAX);
 /// Initial capacity for questions and answers: a host that opens and closes channels occasionally allocates
 /// no memory for them.
 const QUESTIONS_ROOM: usize = 16;
-
-/// Admission state of one link, without its policy.
-struct LinkStage {
-    model: Link,
-    admission: Admission,
-    /// Reserved utilisation, as of the last time that the policies were here.
-    utilisation: Ppm,
-    propagation_max: Nanos,
-    packet_bytes_max: u32,
-    packet_best_effort_bytes_max: u32,
-    signal_bound: Nanos,
-    signal_demand: Demand,
-    /// Why its bounds are no guarantees.
-    degraded: Option<Degraded>,
-    /// Frames that channels may reserve, and frames that are reserved.
-    frames_max: u32,
-    frames: u32,
-    pool: Pool,
-    /// The breach, if the link breaks its promise.
-    breach: Option<Breach>,
-    /// Why the drain rate of the link is unknown; `None` if it is known.
-    rate_unknown: Option<RateRefusal>,
-}
 
 /// A flow of this host's plan; admission holds it from the start on.
 struct PlannedStage {
@@ -267,19 +242,6 @@ impl Stages {
         self.links[usize::from(link.0)].breach = breach;
     }
 
-    /// Refuses a channel that would cross a broken stage, if the operator has configured that.
-    fn check_broken(&self, local: &LocalChannel) -> Result<(), RefuseCause> {
-        if self.while_broken == config::WhileBroken::Degrade {
-            return Ok(());
-        }
-        let link = local.link_out.and_then(|link| self.links[usize::from(link.0)].breach);
-        let cpu = self.cpu.breach.map(|breach| (StageKind::cpu(local.role), breach));
-        match cpu.or(link.map(|breach| (StageKind::Link, breach))) {
-            Some((kind, breach)) => Err(RefuseCause::Broken { kind, breach }),
-            None => Ok(()),
-        }
-    }
-
     /// Sets why the drain rate of a link is unknown; `None` if it is known again.
     pub fn set_rate_unknown(&mut self, link: LinkId, why: Option<RateRefusal>) {
         self.links[usize::from(link.0)].rate_unknown = why;
@@ -301,12 +263,6 @@ impl Stages {
         stage.rate_unknown = None;
         self.note_utilisation();
         true
-    }
-
-    /// Refuses a channel that would cross a link whose rate must be measured first.
-    fn check_rate(&self, local: &LocalChannel) -> Result<(), RefuseCause> {
-        let why = local.link_out.and_then(|link| self.links[usize::from(link.0)].rate_unknown);
-        why.map_or(Ok(()), |why| Err(RefuseCause::RateUnknown(why)))
     }
 
     /// Requests to move a held channel's bounds to at most the `wanted` ones (processor, link), each only if
@@ -344,34 +300,6 @@ impl Stages {
         }
         self.count_buffers(channel, &held.buffers(), &Reserved::default());
         self.put(Question::Release(channel, held.link().map(|(link, _)| link)));
-    }
-
-    fn check_suitable(&self, local: &LocalChannel) -> Result<(), RefuseCause> {
-        let fragment = local.fragment_bytes;
-        let packets = local.contract.packets_max(fragment);
-        if fragment == 0 || fragment > FRAGMENT_BYTES_MAX || packets > u32::from(u16::MAX) {
-            let text = format!("{packets} packets of {fragment} B a message; at most {} packets", u16::MAX);
-            return Err(RefuseCause::Unsuitable(text.into()));
-        }
-        let Some(link) = local.link_out else { return Ok(()) };
-        let stage = &self.links[usize::from(link.0)];
-        let needed = fragment.min(local.contract.message_bytes_max) + HEADER_BYTES as u32;
-        if needed > stage.packet_bytes_max {
-            let room = stage.packet_bytes_max;
-            return Err(RefuseCause::Unsuitable(
-                format!("packets of {needed} B, the link takes {room} B").into(),
-            ));
-        }
-        // Packets that the contract lets demote must not be lost because of their size.
-        let room = stage.packet_best_effort_bytes_max;
-        if needed > room && local.contract.policing == Policing::Demote {
-            let text = format!(
-                "policing \"demote\" with packets of {needed} B, the link takes {room} B as best effort: choose \
-                 another policing or smaller fragments"
-            );
-            return Err(RefuseCause::Unsuitable(text.into()));
-        }
-        Ok(())
     }
 
     /// The demand of a channel for the processor; a flow of the host's plan is reserved already.
@@ -413,53 +341,6 @@ fn signalling_of_cpu(config: &NodeConfig, cpu: &Cpu, signal: &Contract) -> Optio
     let urgency = Urgency { class: Class::LowLatency, ..one.urgency };
     let cost = config.links.iter().map(|_| one.cost).sum();
     (!config.links.is_empty()).then_some(Demand { cost, urgency, ..one })
-}
-
-/// Admission of one link, which already holds the link's signalling.
-struct LinkAdmission {
-    model: Link,
-    policy: Box<dyn AdmissionPolicy>,
-    signal_demand: Demand,
-    signal_bound: Nanos,
-}
-
-fn link_admission(
-    link: &config::LinkConfig,
-    signal: &Contract,
-    release_latency: Nanos,
-) -> Result<LinkAdmission, NodeConfigError> {
-    let model = link_model(link);
-    let mut policy = (link.admission.build)(model.model());
-    let bytes = link.signal_bytes_max();
-    let of_link = Contract { message_bytes_max: bytes, ..*signal };
-    let signal_demand = model.demand(&of_link, bytes, release_latency, Nanos::ZERO);
-    // If the kernel's share follows admission, the shortest bound limits that share.
-    let periods = if link.follows() { SIGNAL_PERIODS_BESIDE_KERNEL } else { 1 };
-    let name = format!("link {}", link.name);
-    let signal_bound = hold_signalling(policy.as_mut(), &signal_demand, periods, &name)?;
-    Ok(LinkAdmission { model, policy, signal_demand, signal_bound })
-}
-
-/// A link that holds only its signalling, and its policy.
-fn link_stage(link: &config::LinkConfig, admission: LinkAdmission) -> (Box<dyn AdmissionPolicy>, LinkStage) {
-    let LinkAdmission { model, policy, signal_demand, signal_bound } = admission;
-    let stage = LinkStage {
-        model,
-        admission: link.admission,
-        utilisation: Ppm(0),
-        propagation_max: link.propagation_max,
-        packet_bytes_max: link.packet_bytes_max,
-        packet_best_effort_bytes_max: link.best_effort_bytes_max(),
-        signal_bound,
-        signal_demand,
-        degraded: link.degraded(),
-        frames_max: link.frames / FRAMES_GUARANTEED_DIVISOR,
-        frames: 0,
-        pool: Pool::default(),
-        breach: None,
-        rate_unknown: link.rate_auto.then_some(RateRefusal::NoNeighbour),
-    };
-    (policy, stage)
 }
 
 /// How early a channel is served without a request. A policy that counts early service treats it as jitter,

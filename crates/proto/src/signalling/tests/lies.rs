@@ -433,7 +433,7 @@ fn a_channel_that_is_gone_is_left_alone() {
     row.at(0, |signalling, now, stages| {
         stages.held.insert(gone, true);
         signalling.apply(gone, Input::Close, InputDetails::default(), now, stages);
-        signalling.give_way_deciding(gone);
+        signalling.evict_deciding(gone);
         assert!(!signalling.close_deciding(gone, CloseReason::Local));
         signalling.probe_tested(gone, Err(RefuseCause::Exhausted), now, stages);
         signalling.losses.keep_word(nobodys, Receipt::default());

@@ -2,7 +2,7 @@
 
 use punctual_analysis::{Instant, Nanos};
 use punctual_proto::api::{RtuClass, RtuCounters, RtuId, RtuStatus, UpcallDone, Work};
-use punctual_tcp::endsystem::Worked;
+use punctual_tcp::endsystem::CallOutcome;
 
 use super::account::Call;
 use super::{Role, TcpHost, World};
@@ -12,7 +12,7 @@ use super::{Role, TcpHost, World};
 pub(super) struct Running {
     id: RtuId,
     role: Role,
-    worked: Worked,
+    worked: CallOutcome,
     began: Instant,
     took: Nanos,
     /// Declared time of what the node does to send for it.
@@ -34,7 +34,7 @@ impl TcpHost {
         }
     }
 
-    fn call(&mut self, role: Role, units: u32, now: Instant) -> Worked {
+    fn call(&mut self, role: Role, units: u32, now: Instant) -> CallOutcome {
         match role {
             Role::Input(index) => self.endsystem.input(index, units, now),
             Role::Output(index) => match self.places.get_mut(&index) {
@@ -42,14 +42,14 @@ impl TcpHost {
                     place.segments.now = now;
                     self.endsystem.output(index, units, now, &mut place.segments)
                 }
-                None => Worked::default(),
+                None => CallOutcome::default(),
             },
             Role::Listener(index) => match self.listeners.get_mut(&index) {
                 Some(listening) => {
                     listening.segments.now = now;
                     self.endsystem.listen_unit(index, units, now, &mut listening.segments)
                 }
-                None => Worked::default(),
+                None => CallOutcome::default(),
             },
             Role::Late(link) => self.call_late(link, units, now),
         }
@@ -146,7 +146,7 @@ impl World {
         let of = match role {
             Role::Input(index) | Role::Output(index) => {
                 let of = tcp.and_then(|tcp| tcp.places.get(&index)).map(|place| place.of);
-                of.map(|(number, end)| (number, self.talks[number].plan.classes[end]))
+                of.map(|(number, end)| (number, self.conversations[number].plan.classes[end]))
             }
             Role::Listener(_) | Role::Late(_) => None,
         };

@@ -4,7 +4,7 @@
 use punctual_analysis::Instant;
 use punctual_proto::api::{RtuClass, RtuEvent, RtuId};
 use punctual_proto::ids::LinkId;
-use punctual_tcp::endsystem::{Late, Reset, Worked};
+use punctual_tcp::endsystem::{CallOutcome, Late, Reset};
 
 use super::{Role, SegmentRing, Stage, TcpHost, World, hardware, sending_over, terms_of};
 use crate::scenario::tcp::segment_bytes;
@@ -20,14 +20,14 @@ pub(super) struct LateHandler {
 
 impl TcpHost {
     /// Calls the handler of a link.
-    pub(super) fn call_late(&mut self, link: LinkId, units: u32, now: Instant) -> Worked {
+    pub(super) fn call_late(&mut self, link: LinkId, units: u32, now: Instant) -> CallOutcome {
         let Some(LateHandler { late, segments, address, .. }) = self.lates.get_mut(&link) else {
-            return Worked::default();
+            return CallOutcome::default();
         };
         segments.now = now;
         let (units, served) = late.call(&mut self.endsystem, (units, now), segments, |_| *address);
         self.served = served;
-        Worked { units, more: late.has_work(now), delivered: false }
+        CallOutcome { units, more: late.has_work(now), ..CallOutcome::default() }
     }
 
     /// A connection has work; the handler that does it.
@@ -53,7 +53,7 @@ impl World {
     /// Each link of a host that connections use has such a handler; admission decides at once.
     pub(super) fn serve_late(&mut self, host: usize) {
         let mut links: Vec<u16> = Vec::new();
-        for talk in &self.talks {
+        for talk in &self.conversations {
             let ends = (0..2).filter(|end| talk.plan.hosts[*end] == host);
             links.extend(ends.map(|end| talk.plan.links[end]));
         }
@@ -95,7 +95,7 @@ impl World {
             member.node.remove_handler(handler, now);
         }
         let is_held = place.segments.ring.is_held();
-        if let Some(served) = tcp.lates.get_mut(&LinkId(self.talks[number].plan.links[end])) {
+        if let Some(served) = tcp.lates.get_mut(&LinkId(self.conversations[number].plan.links[end])) {
             served.late.add(index);
         }
         drop(tcp.endsystem.detach(index));
@@ -116,13 +116,15 @@ impl World {
         let Some((number, end)) = tcp.places.get(&index).map(|place| place.of) else { return };
         if tcp.endsystem.is_over(index, now) {
             let ended = tcp.endsystem.status(index).and_then(|status| status.ended);
-            if let Some(ended) = ended.filter(|_| self.talks[number].ends[end].stage < Stage::Ended) {
+            if let Some(ended) = ended.filter(|_| self.conversations[number].ends[end].stage < Stage::Ended) {
                 self.ended_tcp(number, end, ended);
             }
             return self.give_back_tcp(host, index, now);
         }
         let due = tcp.endsystem.due(index, now);
-        let Some(served) = tcp.lates.get_mut(&LinkId(self.talks[number].plan.links[end])) else { return };
+        let Some(served) = tcp.lates.get_mut(&LinkId(self.conversations[number].plan.links[end])) else {
+            return;
+        };
         served.late.set_due(index, due);
         member.node.make_ready_at(served.handler, served.late.next_due());
     }

@@ -110,7 +110,7 @@ pub(super) struct TcpHost {
     lates: BTreeMap<LinkId, LateHandler>,
     driver: Driver,
     /// Classified packets that the processor has not taken.
-    arrived: VecDeque<Came>,
+    arrived: VecDeque<ClassifiedPacket>,
     accounts: BTreeMap<RtuId, Account>,
     running: Option<Running>,
     /// The handler whose call was finished last.
@@ -135,7 +135,7 @@ struct Inlet {
 }
 
 /// A classified packet.
-struct Came {
+struct ClassifiedPacket {
     to: Role,
     /// Hardware address that it came from.
     address: u64,
@@ -194,7 +194,7 @@ impl Segments for SegmentRing {
 }
 
 /// A connection of the plan.
-pub(super) struct Talk {
+pub(super) struct Conversation {
     plan: ConnectionPlan,
     ends: [End; 2],
     /// What each end writes.
@@ -299,8 +299,8 @@ impl ConnectionPlan {
 
 impl World {
     /// The connections of the plan.
-    pub(super) fn talks(connections: &[ConnectionPlan]) -> Vec<Talk> {
-        let talk = |(number, plan): (usize, &ConnectionPlan)| Talk {
+    pub(super) fn conversations(connections: &[ConnectionPlan]) -> Vec<Conversation> {
+        let talk = |(number, plan): (usize, &ConnectionPlan)| Conversation {
             plan: *plan,
             ends: Default::default(),
             streams: [0, 1].map(|end| Stream::new(key_of(number, end))),
@@ -311,16 +311,16 @@ impl World {
     }
 
     pub(super) fn schedule_tcp(&mut self) {
-        for number in 0..self.talks.len() {
-            let plan = &self.talks[number].plan;
+        for number in 0..self.conversations.len() {
+            let plan = &self.conversations[number].plan;
             if plan.is_left_out {
-                self.talks[number].excuse = Some("it is left out");
+                self.conversations[number].excuse = Some("it is left out");
                 continue;
             }
             let at = plan.opens_at;
             self.queue.schedule(at, Event::Tcp(TcpAct::Open(number)));
         }
-        if !self.talks.is_empty() {
+        if !self.conversations.is_empty() {
             let ends = self.scenario.tcp_ends();
             self.queue.schedule(ends - verdict::RESETS, Event::Tcp(TcpAct::EndExcused));
             self.queue.schedule(ends, Event::Tcp(TcpAct::Over));
@@ -330,7 +330,7 @@ impl World {
     pub(super) fn act_tcp(&mut self, act: TcpAct) {
         match act {
             TcpAct::Open(number) => {
-                let host = self.talks[number].plan.hosts[0];
+                let host = self.conversations[number].plan.hosts[0];
                 self.plan_break(number);
                 self.call(host, Call::Tcp(TcpCall::Connect(number)));
             }
@@ -367,7 +367,7 @@ impl World {
 
     /// A host starts: it has TCP if the plan has.
     pub(super) fn start_tcp(&mut self, host: usize) {
-        if self.talks.is_empty() {
+        if self.conversations.is_empty() {
             return;
         }
         let life = self.hosts[host].life;
@@ -379,7 +379,7 @@ impl World {
     /// A host has lost everything: so have its ends of connections.
     pub(super) fn forget_tcp(&mut self, host: usize) {
         self.hosts[host].tcp = None;
-        for talk in &mut self.talks {
+        for talk in &mut self.conversations {
             for end in (0..2).filter(|end| talk.plan.hosts[*end] == host) {
                 talk.excuse.get_or_insert("a host crashed");
                 talk.promise = None;

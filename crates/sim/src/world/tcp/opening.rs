@@ -8,8 +8,8 @@ use punctual_tcp::{Flow, State};
 
 use super::account::Account;
 use super::{
-    BACKLOG, Event, Inlet, Listening, Place, RING, Role, SegmentRing, Stage, Talk, TcpAct, World, key_of,
-    sending_over, terms_of,
+    BACKLOG, Conversation, Event, Inlet, Listening, Place, RING, Role, SegmentRing, Stage, TcpAct, World,
+    key_of, sending_over, terms_of,
 };
 use crate::filters::Held;
 use crate::memory::{SimInbox, SimMemory, SimOutbox};
@@ -26,9 +26,9 @@ const ACCEPT_MAX: Nanos = Nanos::from_millis(5);
 impl World {
     /// Listens wherever a server of the plan is; admission decides at once, because the idle state is compared with it later.
     pub(super) fn listen_tcp(&mut self, host: usize) {
-        for number in 0..self.talks.len() {
-            let is_used = |talk: &Talk| talk.plan.leader == number && !talk.plan.is_left_out;
-            let (plan, is_used) = (&self.talks[number].plan, self.talks.iter().any(is_used));
+        for number in 0..self.conversations.len() {
+            let is_used = |talk: &Conversation| talk.plan.leader == number && !talk.plan.is_left_out;
+            let (plan, is_used) = (&self.conversations[number].plan, self.conversations.iter().any(is_used));
             if is_used && plan.hosts[1] == host {
                 self.listen_over(host, plan.links[1], number);
             }
@@ -37,7 +37,7 @@ impl World {
 
     /// Listens over one link, with the settings and the class of the server of a connection.
     fn listen_over(&mut self, host: usize, link: u16, number: usize) {
-        let plan = self.talks[number].plan;
+        let plan = self.conversations[number].plan;
         let now = self.hosts[host].clock.read(self.now);
         let payload_bytes = segment_bytes(&self.scenario.hosts[host], link);
         let terms = terms_of(plan.classes[1], self.scenario.tcp.cost);
@@ -69,7 +69,7 @@ impl World {
 
     /// There is no listener: connections to it are refused.
     fn excuse_clients(&mut self, leader: usize) {
-        for talk in self.talks.iter_mut().filter(|talk| talk.plan.leader == leader) {
+        for talk in self.conversations.iter_mut().filter(|talk| talk.plan.leader == leader) {
             talk.excuse.get_or_insert("there is no listener");
             talk.promise = None;
         }
@@ -79,17 +79,17 @@ impl World {
     /// The rings of a program, whose end of them is kept.
     fn make_rings(&mut self, (number, end): (usize, usize)) -> Rings<SimMemory> {
         let (slots, chunk_bytes) = RING;
-        let host = self.talks[number].plan.hosts[end];
+        let host = self.conversations[number].plan.hosts[end];
         let outbox = SimOutbox::new(key_of(number, end), slots);
         let inbox = SimInbox::new(key_of(number, end), slots, chunk_bytes, &self.hosts[host].delivered);
-        let state = &mut self.talks[number].ends[end];
+        let state = &mut self.conversations[number].ends[end];
         state.outbox = Some(outbox.clone());
         state.inbox = Some(inbox.watch());
         Rings { outbox, inbox, chunk_bytes }
     }
 
     pub(super) fn connect_tcp(&mut self, number: usize, now: Instant) {
-        let plan = self.talks[number].plan;
+        let plan = self.conversations[number].plan;
         let flow = Flow { local: plan.end(number, 0), remote: plan.end(number, 1) };
         let rings = self.make_rings((number, 0));
         let Some(tcp) = &mut self.hosts[plan.hosts[0]].tcp else { return };
@@ -109,14 +109,14 @@ impl World {
             let Some(accepted) = tcp.endsystem.accept(listener) else { return };
             let flow = accepted.flow();
             let number = usize::from(flow.remote.port().wrapping_sub(super::CLIENT_PORT));
-            let fits = self.talks.get(number).is_some_and(|talk| {
+            let fits = self.conversations.get(number).is_some_and(|talk| {
                 (talk.plan.end(number, 1), talk.plan.end(number, 0)) == (flow.local, flow.remote)
             });
             if !fits {
                 self.violate(&format!("host {host} accepts {flow:?}, which was not opened"));
                 continue;
             }
-            if self.talks[number].ends[1].stage != Stage::Planned {
+            if self.conversations[number].ends[1].stage != Stage::Planned {
                 self.violate(&format!("connection {number}: host {host} accepts it twice"));
                 continue;
             }
@@ -131,14 +131,14 @@ impl World {
 
     /// Registers both handlers of a connection.
     fn place_tcp(&mut self, (number, end): (usize, usize), index: u32, now: Instant) {
-        let plan = self.talks[number].plan;
+        let plan = self.conversations[number].plan;
         let host = plan.hosts[end];
         let terms = terms_of(plan.classes[end], self.scenario.tcp.cost);
         let segments = SegmentRing::new(true);
         let link = LinkId(plan.links[end]);
         let sending = sending_over(link, u32::from(plan.config.mtu_bytes));
-        self.talks[number].ends[end].stage = Stage::Asked;
-        self.talks[number].ends[end].index = Some(index);
+        self.conversations[number].ends[end].stage = Stage::Asked;
+        self.conversations[number].ends[end].index = Some(index);
         self.last_change = self.now;
         let member = &mut self.hosts[host];
         let Some(tcp) = &mut member.tcp else { return };
@@ -160,8 +160,8 @@ impl World {
     }
 
     fn refuse_tcp(&mut self, number: usize) {
-        self.talks[number].excuse.get_or_insert("a handler was refused");
-        self.talks[number].promise = None;
+        self.conversations[number].excuse.get_or_insert("a handler was refused");
+        self.conversations[number].promise = None;
         self.outcome.tcp.refused += 1;
     }
 
@@ -201,11 +201,11 @@ impl World {
         let Some(tcp) = &mut self.hosts[host].tcp else { return };
         let Some(place) = tcp.places.get_mut(&index) else { return };
         let (number, end) = place.of;
-        let plan = self.talks[number].plan;
+        let plan = self.conversations[number].plan;
         let terms = terms_of(plan.classes[end], cost);
         let waits_from = (id == place.input).then_some(end == 0);
         tcp.accounts.insert(id, Account::new(terms, grant, waits_from));
-        if let Some(promise) = &mut self.talks[number].promise {
+        if let Some(promise) = &mut self.conversations[number].promise {
             promise.grant(end, grant, id == place.input);
         }
         self.last_change = self.now;
@@ -217,7 +217,7 @@ impl World {
         let ends = (plan.end(number, end), plan.end(number, 1 - end));
         let input = place.input;
         tcp.driver.flows.insert(ends, inlet);
-        self.talks[number].ends[end].stage = Stage::Opening;
+        self.conversations[number].ends[end].stage = Stage::Opening;
         // Packets may have come by way of the listener.
         if tcp.endsystem.has_input(index) {
             self.hosts[host].node.make_ready(input, now);
@@ -230,7 +230,7 @@ impl World {
         let Some(tcp) = &mut self.hosts[host].tcp else { return };
         let Some((number, end)) = tcp.places.get(&index).map(|place| place.of) else { return };
         let reset = tcp.endsystem.refuse(index, now);
-        let link = LinkId(self.talks[number].plan.links[end]);
+        let link = LinkId(self.conversations[number].plan.links[end]);
         self.refuse_tcp(number);
         self.give_back_tcp(host, index, now);
         self.reset_late(host, link, reset, now);
@@ -244,7 +244,7 @@ impl World {
         drop(tcp.endsystem.remove(index));
         let (number, end) = place.of;
         if place.is_late {
-            tcp.forget_late(index, LinkId(self.talks[number].plan.links[end]));
+            tcp.forget_late(index, LinkId(self.conversations[number].plan.links[end]));
         } else {
             for handler in [place.input, place.output] {
                 tcp.roles.remove(&handler);
@@ -252,7 +252,7 @@ impl World {
                 member.node.remove_handler(handler, now);
             }
         }
-        let plan = self.talks[number].plan;
+        let plan = self.conversations[number].plan;
         self.last_change = self.now;
         tcp.driver.flows.remove(&(plan.end(number, end), plan.end(number, 1 - end)));
         self.check_wait(number, end);
@@ -265,7 +265,7 @@ impl World {
     }
 
     fn over_tcp(&mut self, number: usize, end: usize) {
-        let state = &mut self.talks[number].ends[end];
+        let state = &mut self.conversations[number].ends[end];
         (state.stage, state.index) = (Stage::Over, None);
     }
 
@@ -275,7 +275,7 @@ impl World {
         let Some(tcp) = &mut member.tcp else { return };
         let Some(place) = tcp.places.get(&index) else { return };
         let ((number, end), output) = (place.of, place.output);
-        if self.talks[number].ends[end].stage == Stage::Asked {
+        if self.conversations[number].ends[end].stage == Stage::Asked {
             return;
         }
         if place.is_late {
@@ -292,10 +292,12 @@ impl World {
         let (is_over, only_waits) = (tcp.endsystem.is_over(index, now), tcp.endsystem.only_waits(index));
         let is_sending = member.node.is_sending(output);
         let is_open = !matches!(status.state, State::SynSent | State::SynReceived | State::Closed);
-        if self.talks[number].ends[end].stage == Stage::Opening && is_open {
+        if self.conversations[number].ends[end].stage == Stage::Opening && is_open {
             self.opened_tcp(number, end);
         }
-        if let Some(ended) = status.ended.filter(|_| self.talks[number].ends[end].stage < Stage::Ended) {
+        if let Some(ended) =
+            status.ended.filter(|_| self.conversations[number].ends[end].stage < Stage::Ended)
+        {
             self.ended_tcp(number, end, ended);
         }
         if (is_over || only_waits) && is_sending {
@@ -315,7 +317,7 @@ impl World {
         let Some(tcp) = &mut member.tcp else { return };
         while let Some(woken) = tcp.endsystem.poll_woken() {
             let of = tcp.places.get(&woken).map(|place| place.of);
-            let link = of.map(|(number, end)| LinkId(self.talks[number].plan.links[end]));
+            let link = of.map(|(number, end)| LinkId(self.conversations[number].plan.links[end]));
             if let Some(handler) = link.and_then(|link| tcp.wake(woken, link)) {
                 member.node.make_ready(handler, now);
                 // In time, because it is known by its number from now on: a violation is found when it is done.
@@ -339,12 +341,12 @@ impl World {
         now: Instant,
         change: impl FnOnce(&mut Endsystem<SimMemory>, u32),
     ) {
-        let Some(index) = self.talks[number].ends[end].index else { return };
+        let Some(index) = self.conversations[number].ends[end].index else { return };
         self.notified_tcp(number, end, now);
         let member = &mut self.hosts[host];
         let Some(tcp) = &mut member.tcp else { return };
         change(&mut tcp.endsystem, index);
-        let link = LinkId(self.talks[number].plan.links[end]);
+        let link = LinkId(self.conversations[number].plan.links[end]);
         if tcp.endsystem.has_input(index)
             && let Some(handler) = tcp.wake(index, link)
         {
@@ -368,8 +370,8 @@ impl World {
         else {
             return;
         };
-        if self.talks[number].ends[end].index.is_some() {
-            self.call(self.talks[number].plan.hosts[end], Call::Tcp(call));
+        if self.conversations[number].ends[end].index.is_some() {
+            self.call(self.conversations[number].plan.hosts[end], Call::Tcp(call));
         }
     }
 }

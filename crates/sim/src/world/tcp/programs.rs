@@ -24,13 +24,13 @@ impl World {
     }
 
     fn note_tcp(&mut self, number: usize, end: usize, what: TcpMoment) {
-        let host = self.talks[number].plan.hosts[end];
+        let host = self.conversations[number].plan.hosts[end];
         self.note(host, Entry::Tcp { connection: number, at_server: end == 1, what });
     }
 
     /// The handshake of an end is over.
     pub(super) fn opened_tcp(&mut self, number: usize, end: usize) {
-        self.talks[number].ends[end].stage = Stage::Open;
+        self.conversations[number].ends[end].stage = Stage::Open;
         self.note_tcp(number, end, TcpMoment::Opened);
         self.outcome.tcp.opened += u64::from(end == 0);
         self.soon_tcp(STEP_MAX, TcpAct::Write(number, end));
@@ -38,21 +38,21 @@ impl World {
 
     /// The connection ended at an end.
     pub(super) fn ended_tcp(&mut self, number: usize, end: usize, why: Ended) {
-        let state = &mut self.talks[number].ends[end];
+        let state = &mut self.conversations[number].ends[end];
         (state.stage, state.ended) = (Stage::Ended, Some(why));
         self.note_tcp(number, end, TcpMoment::Ended);
         self.journal.explain(|| why.to_string());
-        let talk = &self.talks[number];
+        let talk = &self.conversations[number];
         if why != Ended::Closed && talk.excuse.is_none() {
             let what = format!("connection {number} ({:?}): {why}", talk.plan);
             self.violate(&what);
-            self.talks[number].excuse = Some("it is broken");
+            self.conversations[number].excuse = Some("it is broken");
         }
     }
 
     /// A program takes its turn to write.
     pub(super) fn write_tcp(&mut self, number: usize, end: usize) {
-        let talk = &self.talks[number];
+        let talk = &self.conversations[number];
         let state = &talk.ends[end];
         if state.stage != Stage::Open || state.is_released || talk.streams[end].is_closed() {
             return;
@@ -82,9 +82,9 @@ impl World {
 
     /// Puts a message into the ring; whether there was room.
     fn put_tcp(&mut self, number: usize, end: usize, len: u32) -> bool {
-        let host = self.talks[number].plan.hosts[end];
+        let host = self.conversations[number].plan.hosts[end];
         let sent = self.hosts[host].clock.read(self.now);
-        let talk = &mut self.talks[number];
+        let talk = &mut self.conversations[number];
         let index = talk.streams[end].next_index();
         let is_taken = talk.ends[end].outbox.as_ref().is_some_and(|outbox| outbox.send(index, len, sent));
         if is_taken {
@@ -99,7 +99,7 @@ impl World {
 
     /// Data of a guaranteed class: first so much that the window of the connection is open, then the budget of each period.
     fn write_budget(&mut self, number: usize, end: usize) {
-        let talk = &mut self.talks[number];
+        let talk = &mut self.conversations[number];
         let Some(promise) = &mut talk.promise else { return self.close_tcp(number, end) };
         let (written, read) = (talk.streams[end].written(), talk.streams[end].read());
         let (len, is_warm, period) = (promise.budget_bytes(), promise.is_warm(read), promise.period());
@@ -114,7 +114,7 @@ impl World {
         promise.wrote(written + u64::from(len));
         self.put_tcp(number, end, len);
         // Once in each period of its own clock.
-        let host = self.talks[number].plan.hosts[end];
+        let host = self.conversations[number].plan.hosts[end];
         let clock = self.hosts[host].clock;
         let next = Instant(clock.read(self.now).0 / period.0 * period.0 + period.0);
         let within = Nanos(self.tcp_dice.between(0, period.0 * 3 / 4));
@@ -123,21 +123,21 @@ impl World {
 
     /// A program's request has reached its host: what it has written so far is there for the next period.
     pub(super) fn notified_tcp(&mut self, number: usize, end: usize, now: Instant) {
-        if end == 1 || self.talks[number].promise.is_none() {
+        if end == 1 || self.conversations[number].promise.is_none() {
             return;
         }
-        let [from, to] = self.talks[number].plan.hosts;
-        let link = usize::from(self.talks[number].plan.links[0]);
+        let [from, to] = self.conversations[number].plan.hosts;
+        let link = usize::from(self.conversations[number].plan.links[0]);
         let travels = self.scenario.hosts[from].config.links[link].propagation_max;
         let reaction = self.scenario.hosts[to].config.cpu.release_latency;
         let clocks = [self.hosts[from].clock, self.hosts[to].clock];
-        if let Some(promise) = &mut self.talks[number].promise {
+        if let Some(promise) = &mut self.conversations[number].promise {
             promise.notified(now, clocks, travels + reaction);
         }
     }
 
     fn close_tcp(&mut self, number: usize, end: usize) {
-        self.talks[number].streams[end].close();
+        self.conversations[number].streams[end].close();
         self.note_tcp(number, end, TcpMoment::Closed);
         self.ask_tcp(TcpCall::Close(number, end));
         self.part_tcp(number, end);
@@ -145,7 +145,7 @@ impl World {
 
     /// A program that has closed and has seen the end of the other's bytes has no more to do: half of them let go.
     fn part_tcp(&mut self, number: usize, end: usize) {
-        let talk = &mut self.talks[number];
+        let talk = &mut self.conversations[number];
         let is_done = talk.streams[end].is_closed() && talk.streams[1 - end].has_ended();
         if is_done && !talk.ends[end].is_released && self.tcp_dice.between(0, 1) == 0 {
             talk.ends[end].is_released = true;
@@ -156,7 +156,7 @@ impl World {
     /// The endsystem has handed a program some bytes.
     pub(in crate::world) fn read_tcp(&mut self, message: Delivered) {
         let (number, end) = of_key(message.inbox);
-        let Some(talk) = self.talks.get_mut(number) else { return };
+        let Some(talk) = self.conversations.get_mut(number) else { return };
         let state = &mut talk.ends[end];
         if state.is_released {
             return;
@@ -171,14 +171,14 @@ impl World {
     }
 
     pub(super) fn read_oldest(&mut self, number: usize, end: usize) {
-        if let Some(message) = self.talks[number].ends[end].unread.pop_front() {
+        if let Some(message) = self.conversations[number].ends[end].unread.pop_front() {
             self.consume(number, end, message);
         }
     }
 
     /// A program reads a message: an empty one is the end.
     fn consume(&mut self, number: usize, end: usize, message: Delivered) {
-        let talk = &mut self.talks[number];
+        let talk = &mut self.conversations[number];
         let is_clean = talk.ends[end].ended.is_none_or(|ended| ended == Ended::Closed);
         let bytes = message.bytes();
         let stream = &mut talk.streams[1 - end];
@@ -201,7 +201,7 @@ impl World {
         }
         if end == 1 {
             self.judge_promise(number, read);
-            let is_waiting = self.talks[number].promise.as_ref().is_some_and(|it| !it.is_on());
+            let is_waiting = self.conversations[number].promise.as_ref().is_some_and(|it| !it.is_on());
             if is_waiting && read == written {
                 self.soon_tcp(STEP_MAX, TcpAct::Write(number, 0));
             }
@@ -213,12 +213,12 @@ impl World {
 
     /// Judges the promise of a guaranteed connection, where nothing has disturbed it.
     fn judge_promise(&mut self, number: usize, read: u64) {
-        let hosts = self.talks[number].plan.hosts;
+        let hosts = self.conversations[number].plan.hosts;
         let is_clean = self.touches.is_empty()
             && self.scenario.faults.is_none()
             && self.scenario.tcp.faults.is_none()
             && hosts.iter().all(|host| self.hosts[*host].has_been_well());
-        let talk = &mut self.talks[number];
+        let talk = &mut self.conversations[number];
         let Some(promise) = &mut talk.promise else { return };
         let (judged, late) = promise.read(read, self.now);
         if !is_clean {
@@ -233,14 +233,14 @@ impl World {
 
     /// Plans what breaks a connection.
     pub(super) fn plan_break(&mut self, number: usize) {
-        if let Ending::Aborted { at, .. } | Ending::Left { at, .. } = self.talks[number].plan.ending {
+        if let Ending::Aborted { at, .. } | Ending::Left { at, .. } = self.conversations[number].plan.ending {
             self.queue.schedule(at.max(self.now), Event::Tcp(TcpAct::Break(number)));
         }
     }
 
     /// A program aborts, or is gone: what comes now need not be whole.
     pub(super) fn break_tcp(&mut self, number: usize) {
-        let talk = &mut self.talks[number];
+        let talk = &mut self.conversations[number];
         let (end, aborts) = match talk.plan.ending {
             Ending::Aborted { by_server, .. } => (usize::from(by_server), true),
             Ending::Left { by_server, .. } => (usize::from(by_server), false),

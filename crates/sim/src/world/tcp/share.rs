@@ -30,7 +30,7 @@ impl World {
         let model = link_model(&self.scenario.hosts[host].config.links[link]);
         for place in tcp.places.values() {
             let (number, end) = place.of;
-            let plan = &self.talks[number].plan;
+            let plan = &self.conversations[number].plan;
             // A packet counts as one of ours with the tag behind it.
             let packet_bytes = u32::from(plan.config.mtu_bytes) + RAW_TAG_BYTES as u32;
             let sent = costs.of_unit(WorkKind::Send, 1, packet_bytes - HEADER_BYTES as u32, true);

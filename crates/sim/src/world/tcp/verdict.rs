@@ -14,7 +14,7 @@ const DRIFT: Ppm = Ppm(200);
 impl World {
     /// An end was given back: one that has closed first has waited for 2 MSL (RFC 9293 3.4.2, 3.6.1).
     pub(super) fn check_wait(&mut self, number: usize, end: usize) {
-        let talk = &self.talks[number];
+        let talk = &self.conversations[number];
         let state = &talk.ends[end];
         let (Some(left), Some(came)) = (state.wire.fin_left, state.wire.fin_came) else { return };
         let host = talk.plan.hosts[end];
@@ -33,11 +33,11 @@ impl World {
 
     /// Connections that need not end by themselves are reset now.
     pub(super) fn end_excused(&mut self) {
-        for number in 0..self.talks.len() {
+        for number in 0..self.conversations.len() {
             for end in 0..2 {
-                if self.talks[number].excuse.is_some() {
-                    self.talks[number].ends[end].is_released = true;
-                    self.talks[number].ends[end].unread.clear();
+                if self.conversations[number].excuse.is_some() {
+                    self.conversations[number].ends[end].is_released = true;
+                    self.conversations[number].ends[end].unread.clear();
                     self.ask_tcp(TcpCall::Abort(number, end));
                 }
             }
@@ -46,7 +46,7 @@ impl World {
 
     /// All connections must be over.
     pub(super) fn check_over(&mut self) {
-        for number in 0..self.talks.len() {
+        for number in 0..self.conversations.len() {
             self.check_complete(number);
             self.check_rings(number);
         }
@@ -57,7 +57,7 @@ impl World {
 
     /// Both programs have read everything, unless something broke the connection.
     fn check_complete(&mut self, number: usize) {
-        let talk = &self.talks[number];
+        let talk = &self.conversations[number];
         if talk.excuse.is_some() {
             self.outcome.tcp.excused += 1;
             return;
@@ -82,7 +82,7 @@ impl World {
     }
 
     fn check_rings(&mut self, number: usize) {
-        let talk = &self.talks[number];
+        let talk = &self.conversations[number];
         for end in 0..2 {
             let state = &talk.ends[end];
             let out = state.outbox.as_ref().is_some_and(|outbox| outbox.is_held() || outbox.taken() > 0);

@@ -6,7 +6,7 @@ use punctual_proto::api::RtuId;
 use punctual_proto::config::Pacing;
 use punctual_proto::ids::LinkId;
 
-use super::{BUFFERS, CLIENT_PORT, Came, Inlet, Role, World, hardware};
+use super::{BUFFERS, CLIENT_PORT, ClassifiedPacket, Inlet, Role, World, hardware};
 use crate::cut::FrameFault;
 use crate::entry::Entry;
 use crate::memory::SimFrame;
@@ -131,7 +131,7 @@ impl World {
         let (here, there) = if leaves { (seen.from, seen.to) } else { (seen.to, seen.from) };
         let Some((number, end)) = self.end_of(host, here, there) else { return };
         let now = self.now;
-        let wire = &mut self.talks[number].ends[end].wire;
+        let wire = &mut self.conversations[number].ends[end].wire;
         wire.was_reset |= seen.is_rst;
         if seen.is_fin {
             let first = if leaves { &mut wire.fin_left } else { &mut wire.fin_came };
@@ -148,7 +148,7 @@ impl World {
     ) -> Option<(usize, usize)> {
         let port = here.port().max(there.port());
         let number = usize::from(port.checked_sub(CLIENT_PORT)?);
-        let plan = &self.talks.get(number)?.plan;
+        let plan = &self.conversations.get(number)?.plan;
         let end = (0..2).find(|end| {
             plan.hosts[*end] == host && (plan.end(number, *end), plan.end(number, 1 - end)) == (here, there)
         })?;
@@ -187,7 +187,7 @@ impl World {
         held.set(held.get() + 1);
         let to = if is_flow { Role::Input(*index) } else { Role::Listener(*index) };
         let frame = frame.counted_in(Some(held.clone()));
-        tcp.arrived.push_back(Came { to, address, frame });
+        tcp.arrived.push_back(ClassifiedPacket { to, address, frame });
         self.wake(host);
     }
 
@@ -197,7 +197,7 @@ impl World {
             return;
         }
         let of = self.end_of(host, seen.to, seen.from);
-        if of.is_some_and(|(number, end)| self.talks[number].ends[end].is_alive()) {
+        if of.is_some_and(|(number, end)| self.conversations[number].ends[end].is_alive()) {
             self.violate(&format!("host {host}: its kernel sees a segment of connection {of:?}"));
         }
         let Some(packet) = reset(seen) else { return };
@@ -215,12 +215,12 @@ impl World {
         loop {
             let member = &mut self.hosts[host];
             let Some(tcp) = &mut member.tcp else { return };
-            let Some(Came { to, address, frame }) = tcp.arrived.pop_front() else { return };
+            let Some(ClassifiedPacket { to, address, frame }) = tcp.arrived.pop_front() else { return };
             let (handler, is_known) = match to {
                 Role::Input(index) => {
                     let is_known = tcp.endsystem.arrived(index, frame, now);
                     let of = tcp.places.get(&index).map(|place| place.of);
-                    let link = of.map(|(number, end)| LinkId(self.talks[number].plan.links[end]));
+                    let link = of.map(|(number, end)| LinkId(self.conversations[number].plan.links[end]));
                     (link.and_then(|link| tcp.wake(index, link)), is_known)
                 }
                 Role::Listener(index) => (

@@ -4,7 +4,7 @@
 use punctual_analysis::{Instant, Nanos, Ppm};
 
 use crate::api::{Misconduct, UpcallDone};
-use crate::limits::{RTU_SPELL, RTU_STRIKES_MAX};
+use crate::limits::{RTU_VIOLATION_SPAN, RTU_VIOLATIONS_MAX};
 
 /// The time that one handler took beyond its declaration.
 #[derive(Debug, Default)]
@@ -14,22 +14,22 @@ pub(super) struct Conduct {
     checked_at: Instant,
     /// The processor's idle time that was already credited.
     idle_seen: Nanos,
-    strikes: Strikes,
+    violations: Violations,
 }
 
 /// Violations in the current interval of time and in the one before.
 #[derive(Clone, Copy, Debug, Default)]
-struct Strikes {
+struct Violations {
     began: Instant,
     present: u32,
     former: u32,
 }
 
-impl Strikes {
+impl Violations {
     fn add(&mut self, now: Instant) -> u32 {
-        match now.since(self.began).0 / RTU_SPELL.0 {
+        match now.since(self.began).0 / RTU_VIOLATION_SPAN.0 {
             0 => {}
-            1 => *self = Self { began: self.began + RTU_SPELL, present: 0, former: self.present },
+            1 => *self = Self { began: self.began + RTU_VIOLATION_SPAN, present: 0, former: self.present },
             _ => *self = Self { began: now, present: 0, former: 0 },
         }
         self.present += 1;
@@ -81,7 +81,7 @@ impl Conduct {
             (_, true) => Some(Misconduct::Overrun),
             _ => None,
         };
-        let demote = why.filter(|_| self.strikes.add(now) >= RTU_STRIKES_MAX);
+        let demote = why.filter(|_| self.violations.add(now) >= RTU_VIOLATIONS_MAX);
         Verdict { overran, ignored_yield, demote }
     }
 
@@ -127,7 +127,7 @@ mod tests {
     fn calls_that_are_always_a_little_longer_are_found() {
         let mut conduct = Conduct::default();
         let calls = (0..).take_while(|n| judge(&mut conduct, &call(US(21)), AT(*n)).demote.is_none());
-        assert_eq!(calls.count() as u32, 40 + RTU_STRIKES_MAX - 1, "after the burst, one each time");
+        assert_eq!(calls.count() as u32, 40 + RTU_VIOLATIONS_MAX - 1, "after the burst, one each time");
     }
 
     #[test]
@@ -146,13 +146,13 @@ mod tests {
     fn misconduct_counts_for_a_spell_and_the_next() {
         let mut conduct = Conduct::default();
         let greedy = UpcallDone { units: 2, ..call(US(5)) };
-        let spell = RTU_SPELL.0 / 1_000_000;
+        let span = RTU_VIOLATION_SPAN.0 / 1_000_000;
         for n in 0..50 {
-            let verdict = judge(&mut conduct, &greedy, AT(n * spell / 3));
+            let verdict = judge(&mut conduct, &greedy, AT(n * span / 3));
             assert!(verdict.ignored_yield && verdict.demote.is_none(), "at most six in two spells: {n}");
         }
-        let demoted = (0..RTU_STRIKES_MAX)
-            .find_map(|n| judge(&mut conduct, &greedy, AT(50 * spell / 3 + u64::from(n))).demote);
+        let demoted = (0..RTU_VIOLATIONS_MAX)
+            .find_map(|n| judge(&mut conduct, &greedy, AT(50 * span / 3 + u64::from(n))).demote);
         assert_eq!(demoted, Some(Misconduct::IgnoredYield));
     }
 

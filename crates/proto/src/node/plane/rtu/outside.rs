@@ -103,11 +103,11 @@ impl<M: Memory> Node<M> {
     }
 
     /// Notes that a handler has woken a program that runs on this CPU below the processor. Unless the handler is best
-    /// effort, the program precedes best effort: best-effort work pauses for [`GIVE_WAY`](crate::limits::GIVE_WAY), at
+    /// effort, the program precedes best effort: best-effort work pauses for [`BEST_EFFORT_PAUSE`](crate::limits::BEST_EFFORT_PAUSE), at
     /// most half of the time.
     pub fn gave_program(&mut self, id: RtuId, now: Instant) {
         if self.plane.rtus.handlers.get(&id).is_some_and(|rtu| rtu.own.is_some()) {
-            self.plane.context.processor.executor.give_way(now);
+            self.plane.context.processor.executor.pause_best_effort(now);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Bytes, frames and pools: reserved up to the last one, and released.
 
 use super::*;
+use crate::limits::FRAMES_GUARANTEED_DIVISOR;
 
 /// Buffers of the node: counted to the byte, replaced by a new reservation, and released with the channel.
 #[test]

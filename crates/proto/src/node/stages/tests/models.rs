@@ -1,6 +1,7 @@
 //! The models of a processor, a link and a soft channel for admission.
 
 use super::*;
+use crate::config::link_model;
 use crate::config::path_costs;
 
 /// The cost of one path, and the model of the processor for admission, with the defaults and other values.

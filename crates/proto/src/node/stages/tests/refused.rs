@@ -1,6 +1,7 @@
 //! Refusals of a stage before its policy is asked, and a change of a link.
 
 use super::*;
+use crate::limits::{FRAGMENT_BYTES_MAX, HEADER_BYTES};
 
 /// A channel that no packet of a link or of the protocol can carry is refused: each limit is accepted, and
 /// one byte or packet more is not.
