@@ -1,6 +1,8 @@
 //! What signalling requests of the data plane: to hold, commit and release a channel's local stages and its
 //! clip.
 
+mod install;
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,14 +20,14 @@ use crate::node::stages::{Held, Pooled, Relaxed, Reserved};
 use crate::signalling::{Answer, CommitTerms, LocalChannel, Resources};
 
 /// The final bounds and horizons of the local stages.
-pub(super) struct Terms {
-    pub(super) bounds: Vec<Nanos>,
-    pub(super) horizons: Vec<Nanos>,
-    pub(super) arrival_error: Nanos,
-    pub(super) upstream: Nanos,
-    pub(super) upstream_min: Nanos,
+struct Terms {
+    bounds: Vec<Nanos>,
+    horizons: Vec<Nanos>,
+    arrival_error: Nanos,
+    upstream: Nanos,
+    upstream_min: Nanos,
     /// How far ahead of its logical arrival a message may leave its source.
-    pub(super) early: Nanos,
+    early: Nanos,
 }
 
 impl Terms {

@@ -19,7 +19,6 @@ mod filler;
 mod filters;
 mod flow;
 mod forward;
-mod install;
 mod leftovers;
 mod link_state;
 mod links;

@@ -3,44 +3,14 @@
 use alloc::boxed::Box;
 use alloc::format;
 
-use punctual_analysis::{AdmissionPolicy, Contract, Demand, Link, Nanos, Ppm};
+use punctual_analysis::{AdmissionPolicy, Contract, Nanos, Ppm};
 
 use super::buffers::Pool;
 use super::models::hold_signalling;
-use crate::api::{Breach, RateRefusal};
-use crate::config::{self, Admission, Degraded, NodeConfigError, link_model};
+use super::{LinkAdmission, LinkStage};
+use crate::api::RateRefusal;
+use crate::config::{self, NodeConfigError, link_model};
 use crate::limits::{FRAMES_GUARANTEED_DIVISOR, SIGNAL_PERIODS_BESIDE_KERNEL};
-
-/// Admission state of one link, without its policy.
-pub(super) struct LinkStage {
-    pub(super) model: Link,
-    pub(super) admission: Admission,
-    /// Reserved utilisation, as of the last time that the policies were here.
-    pub(super) utilisation: Ppm,
-    pub(super) propagation_max: Nanos,
-    pub(super) packet_bytes_max: u32,
-    pub(super) packet_best_effort_bytes_max: u32,
-    pub(super) signal_bound: Nanos,
-    pub(super) signal_demand: Demand,
-    /// Why its bounds are no guarantees.
-    pub(super) degraded: Option<Degraded>,
-    /// Frames that channels may reserve, and frames that are reserved.
-    pub(super) frames_max: u32,
-    pub(super) frames: u32,
-    pub(super) pool: Pool,
-    /// The breach, if the link breaks its promise.
-    pub(super) breach: Option<Breach>,
-    /// Why the drain rate of the link is unknown; `None` if it is known.
-    pub(super) rate_unknown: Option<RateRefusal>,
-}
-
-/// Admission of one link, which already holds the link's signalling.
-pub(super) struct LinkAdmission {
-    pub(super) model: Link,
-    pub(super) policy: Box<dyn AdmissionPolicy>,
-    pub(super) signal_demand: Demand,
-    pub(super) signal_bound: Nanos,
-}
 
 pub(super) fn link_admission(
     link: &config::LinkConfig,

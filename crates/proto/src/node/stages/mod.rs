@@ -36,9 +36,10 @@ use crate::limits::SIGNAL_BYTES_MAX;
 use crate::signalling::{Answer, CommitTerms, LocalChannel};
 use crate::table::Table;
 
+use self::buffers::Pool;
 pub use self::decision::{Decided, Decision};
 pub(super) use self::held::{Held, HeldStage};
-use self::link_stage::{LinkAdmission, LinkStage, link_admission, link_stage};
+use self::link_stage::{link_admission, link_stage};
 pub(super) use self::models::signal_rate;
 use self::models::{fragment_bytes_max, hold_signalling, signal_contract};
 use self::planned::hold_plan;
@@ -55,6 +56,37 @@ const SIGNALLING_KEY: StageKey = StageKey(u64::MAX);
 /// Initial capacity for questions and answers: a host that opens and closes channels occasionally allocates
 /// no memory for them.
 const QUESTIONS_ROOM: usize = 16;
+
+/// Admission state of one link, without its policy.
+struct LinkStage {
+    model: Link,
+    admission: Admission,
+    /// Reserved utilisation, as of the last time that the policies were here.
+    utilisation: Ppm,
+    propagation_max: Nanos,
+    packet_bytes_max: u32,
+    packet_best_effort_bytes_max: u32,
+    signal_bound: Nanos,
+    signal_demand: Demand,
+    /// Why its bounds are no guarantees.
+    degraded: Option<Degraded>,
+    /// Frames that channels may reserve, and frames that are reserved.
+    frames_max: u32,
+    frames: u32,
+    pool: Pool,
+    /// The breach, if the link breaks its promise.
+    breach: Option<Breach>,
+    /// Why the drain rate of the link is unknown; `None` if it is known.
+    rate_unknown: Option<RateRefusal>,
+}
+
+/// Admission of one link, which already holds the link's signalling.
+struct LinkAdmission {
+    model: Link,
+    policy: Box<dyn AdmissionPolicy>,
+    signal_demand: Demand,
+    signal_bound: Nanos,
+}
 
 /// A flow of this host's plan; admission holds it from the start on.
 struct PlannedStage {

@@ -8,15 +8,15 @@ use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Nanos, Policing, Service, Urgency};
 
-use super::admit::Terms;
-use super::buffers::Buffers;
-use super::clip::{Counters, Ending, LinkReservation, NoticesGiven, PooledFrames, SoftTerms};
-use super::filters::{Upstream, slack_ns_min};
-use super::outgoing::Outgoing;
-use super::processor::best_effort_parameters;
-use super::{
+use super::super::buffers::Buffers;
+use super::super::clip::{Counters, Ending, LinkReservation, NoticesGiven, PooledFrames, SoftTerms};
+use super::super::filters::{Upstream, slack_ns_min};
+use super::super::outgoing::Outgoing;
+use super::super::processor::best_effort_parameters;
+use super::super::{
     Channels, Clip, Demoted, Forwarder, HeldDeliveries, Owner, PacketQueue, Plane, RoleState, Sink, Source,
 };
+use super::Terms;
 use crate::api::{FilterChange, RefuseCause, Role};
 use crate::fragment::{Fragmentation, Reassembly};
 use crate::ids::ChannelId;
