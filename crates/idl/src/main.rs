@@ -127,6 +127,9 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::from(1),
         Err(why) => {
             eprintln!("punctual-idl: {why}");
+            if arguments.json {
+                println!("{{\"accepted\":false,\"error\":{}}}", json_string(&why));
+            }
             ExitCode::from(1)
         }
     }

@@ -81,3 +81,19 @@ fn wrong_usage_is_2() {
     }
     assert_eq!(run(&["--help"]).status.code(), Some(0));
 }
+
+#[test]
+fn a_folder_is_no_file() {
+    let path = file("folder", "#include <b.idl>\nconst long x = N;\n");
+    let [first, second] = ["1", "2"].map(|name| path.with_file_name(name));
+    std::fs::create_dir_all(first.join("b.idl")).expect("a folder with the name of a file");
+    std::fs::create_dir_all(&second).expect("a folder");
+    std::fs::write(second.join("b.idl"), "#define N 5\n").expect("written");
+    let [first, second, path] = [first, second, path].map(|path| path.display().to_string());
+    assert_eq!(run(&["-I", &first, "-I", &second, "--check", &path]).status.code(), Some(0));
+    let output = run(&["--check", "--json", &first]);
+    let why = format!("cannot read {first}: it is a folder");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stderr), format!("punctual-idl: {why}\n"));
+    assert_eq!(text(&output.stdout), format!("{{\"accepted\":false,\"error\":\"{why}\"}}\n"));
+}

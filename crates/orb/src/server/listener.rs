@@ -1,7 +1,7 @@
 //! Sockets at which clients connect.
 
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl Listener {
         Ok(match self {
             Self::Tcp(listener) => {
                 let at = listener.local_addr()?;
-                Endpoint::Tcp(Address { host: at.ip().to_string(), port: at.port() })
+                Endpoint::Tcp(Address { host: host(at), port: at.port() })
             }
             Self::Unix(_, path) => Endpoint::Unix(path.clone()),
         })
@@ -93,5 +93,26 @@ impl AsFd for Listener {
             Self::Tcp(listener) => listener.as_fd(),
             Self::Unix(listener, _) => listener.as_fd(),
         }
+    }
+}
+
+/// The host in an address. One of IPv6 that only a link knows has its zone, without which it cannot be reached.
+fn host(at: SocketAddr) -> String {
+    match at {
+        SocketAddr::V6(at) if at.scope_id() != 0 => format!("{}%{}", at.ip(), at.scope_id()),
+        at => at.ip().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv6Addr, SocketAddrV6};
+
+    use super::*;
+
+    #[test]
+    fn an_address_of_a_link_has_its_zone() {
+        let at = |scope| host(SocketAddrV6::new(Ipv6Addr::LOCALHOST, 5, 0, scope).into());
+        assert_eq!((&*at(0), &*at(3)), ("::1", "::1%3"));
     }
 }
