@@ -146,8 +146,7 @@ impl Registry {
 
 impl Poa {
     fn may_serve(&self, id: &ObjectId) -> bool {
-        self.adapter().objects().by_id.contains_key(id)
-            || !matches!(self.adapter().serving(), Serving::Nobody)
+        self.adapter().objects().place(id).is_some() || !matches!(self.adapter().serving(), Serving::Nobody)
     }
 
     /// Serves a request for an object whose place is not known, or which is not active.
@@ -159,7 +158,7 @@ impl Poa {
     ) -> Result<(), Refusal> {
         let adapter = self.adapter();
         count(Counted::Object);
-        let place = adapter.objects().by_id.get(id).copied();
+        let place = adapter.objects().place(id);
         if let Some(active) = place.and_then(|place| self.registry().object_at(place)) {
             adapter.upcall(&*active.servant, call, reply);
             return Ok(());
