@@ -5,6 +5,7 @@
 //! | [`encoder`], [`decoder`] | bytes with their order, alignment and version |
 //! | [`value`] | [`Encode`] and [`Decode`], for primitive types, strings, sequences and arrays |
 //! | [`flat`] | types whose number of bytes is known to the compiler |
+//! | [`long`] | long values, which are sent without a copy |
 //! | [`wide`], [`fixed`] | wide characters and strings, fixed-point numbers |
 //! | [`bounded`] | strings and sequences with a bound |
 //! | [`typecode`], [`any`] | descriptions of types, and values that bring theirs |
@@ -38,6 +39,7 @@ pub mod exception;
 pub mod fixed;
 pub mod flat;
 pub mod limits;
+pub mod long;
 pub mod message;
 pub mod reassembly;
 pub mod reference;

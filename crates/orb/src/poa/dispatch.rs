@@ -12,7 +12,7 @@ use sharded_slab::Entry;
 
 use super::Poa;
 use super::key::{Key, NOWHERE, ObjectId};
-use super::policy::{RequestProcessing, ServantRetention};
+use super::policy::{Bidirectional, RequestProcessing, ServantRetention};
 use super::refusal::{Refusal, Served, ending};
 use super::registry::{Active, Adapter, Registry};
 use super::serving::{Diversion, Serving};
@@ -136,6 +136,22 @@ impl Registry {
             Err(Refusal::Held(_)) => Located::Here,
             Ok(_) | Err(Refusal::Diverted(_)) => Located::Unknown,
         }
+    }
+
+    /// Whether requests for the object with this key may use connections on which both ends call. Keys that name no
+    /// adapter of this process lead to one elsewhere: they may.
+    pub fn is_bidirectional(&self, key: &[u8]) -> bool {
+        let Some(key) = Key::parse(key) else { return true };
+        let here = (key.process == self.process).then(|| self.adapters.get(key.adapter)).flatten();
+        let adapter = match (here, key.names()) {
+            (Some(adapter), _) => Some(Arc::clone(&adapter)),
+            (None, Some(mut names)) => {
+                let root = self.root();
+                names.try_fold(root, |poa, name| poa.child(name)).map(|poa| Arc::clone(poa.adapter()))
+            }
+            (None, None) => None,
+        };
+        adapter.is_none_or(|adapter| adapter.policies.bidirectional == Bidirectional::Both)
     }
 
     /// Whether a reference with this key is one of this process.
