@@ -1,15 +1,20 @@
 //! Values to bytes.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use zerocopy::IntoBytes;
 
-use crate::{ByteOrder, CharacterSet, Error, Version};
+use crate::long::{LONG_BYTES, Long, Sink};
+use crate::{ByteOrder, CharacterSet, Error, MESSAGE_HEADER_BYTES, Version};
 
 /// Bytes that grow.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     bytes: Vec<u8>,
+    /// Bytes of long values, which are not among `bytes`.
+    elsewhere: usize,
+    long: Long,
     /// Where alignment counts from.
     base: usize,
     order: ByteOrder,
@@ -25,7 +30,15 @@ impl Encoder {
 
     /// Appends to `bytes`, whose end is aligned for everything.
     pub fn on(bytes: Vec<u8>, order: ByteOrder, version: Version) -> Self {
-        Self { base: bytes.len(), bytes, order, version, characters: CharacterSet::default() }
+        Self {
+            base: bytes.len(),
+            bytes,
+            elsewhere: 0,
+            long: Long::Copied,
+            order,
+            version,
+            characters: CharacterSet::default(),
+        }
     }
 
     /// The order of its numbers.
@@ -50,12 +63,12 @@ impl Encoder {
 
     /// Bytes behind the place where alignment counts from.
     pub fn offset(&self) -> usize {
-        self.bytes.len() - self.base
+        self.place() - self.base
     }
 
     /// The place of the next byte, for references between places.
     pub(crate) fn place(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.elsewhere
     }
 
     /// All bytes.
@@ -63,7 +76,7 @@ impl Encoder {
         self.bytes
     }
 
-    /// All bytes so far.
+    /// All bytes so far. Without those of long values, if these are counted or sent.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -74,14 +87,47 @@ impl Encoder {
         self.begin();
     }
 
-    /// Forgets the bytes from this place on.
+    /// Forgets the bytes from this place on, which is in front of all long values.
     pub(crate) fn truncate(&mut self, place: usize) {
         self.bytes.truncate(place);
+        self.elsewhere = 0;
     }
 
     /// Alignment counts from the next byte.
     pub(crate) fn begin(&mut self) {
-        self.base = self.bytes.len();
+        self.base = self.place();
+    }
+
+    /// From here on, long values ([`LONG_BYTES`](crate::long::LONG_BYTES)) are not copied: their bytes are counted only.
+    pub fn count_long(&mut self) {
+        self.long = Long::Counted;
+    }
+
+    /// Bytes of long values that were counted or sent.
+    pub fn long_bytes(&self) -> usize {
+        self.elsewhere
+    }
+
+    /// Prepares for writing the present message, which was written to count its long values, once more: `sink` gets
+    /// its bytes and the long values, in order, as they are written.
+    pub fn send_long(&mut self, sink: Arc<dyn Sink>) {
+        let header = self.bytes.first_chunk::<MESSAGE_HEADER_BYTES>().copied().unwrap_or_default();
+        self.clear();
+        self.long = Long::Sent { header, sent: 0, sink };
+    }
+
+    /// Gives what is behind the last long value to the sink. Long values are counted from here on.
+    pub fn end_long(&mut self) {
+        self.long.pass(&mut self.bytes, &[]);
+        self.long = Long::Counted;
+    }
+
+    /// Writes with `write`, and copies long values: what is written is patched later, or is short.
+    pub(crate) fn copying<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> T {
+        let long = core::mem::replace(&mut self.long, Long::Copied);
+        let written = write(self);
+        self.long = long;
+        written
     }
 
     /// Writes a number of 32 bits over the one at this place.
@@ -101,6 +147,10 @@ impl Encoder {
 
     /// Writes bytes as they are.
     pub fn write(&mut self, bytes: &[u8]) {
+        if bytes.len() >= LONG_BYTES && self.long.pass(&mut self.bytes, bytes) {
+            self.elsewhere += bytes.len();
+            return;
+        }
         self.bytes.extend_from_slice(bytes);
     }
 
@@ -120,9 +170,12 @@ impl Encoder {
             return;
         }
         self.align(SIZE);
+        if SIZE == 1 || self.order == ByteOrder::NATIVE {
+            return self.write(numbers.as_bytes());
+        }
         let begin = self.bytes.len();
         self.bytes.extend_from_slice(numbers.as_bytes());
-        if SIZE > 1 && self.order != ByteOrder::NATIVE {
+        if SIZE > 1 {
             let (each, _) = self.bytes[begin..].as_chunks_mut::<SIZE>();
             each.iter_mut().for_each(|number| number.reverse());
         }
@@ -143,8 +196,8 @@ impl Encoder {
         self.length(0)?;
         let begin = self.bytes.len();
         self.bytes.push(self.order.flag());
-        let outer = core::mem::replace(&mut self.base, begin);
-        let written = write(self);
+        let outer = core::mem::replace(&mut self.base, begin + self.elsewhere);
+        let written = self.copying(write);
         self.base = outer;
         let length = self.bytes.len() - begin;
         let length = u32::try_from(length).map_err(|_| Error::Length(length as u64))?;

@@ -6,6 +6,7 @@
 //! | [`Kept`] | a message that is read later |
 //! | [`value`] | [`Encode`] and [`Decode`], for primitive types, strings, sequences and arrays |
 //! | [`flat`] | types whose number of bytes is known to the compiler |
+//! | [`long`] | long values, which are sent without a copy |
 //! | [`wide`], [`fixed`] | wide characters and strings, fixed-point numbers |
 //! | [`bounded`] | strings and sequences with a bound |
 //! | [`typecode`], [`any`] | descriptions of types, and values that bring theirs |
@@ -40,6 +41,7 @@ pub mod fixed;
 pub mod flat;
 mod kept;
 pub mod limits;
+pub mod long;
 pub mod message;
 pub mod reassembly;
 pub mod reference;

@@ -38,6 +38,11 @@ pub(crate) fn communication(error: &io::Error, is_sent: bool) -> SystemException
     SystemException::new(kind, 0, completed)
 }
 
+/// The object's adapter is not called over connections of this ORB's own calls.
+pub(crate) fn not_both_ways() -> SystemException {
+    SystemException::new(Kind::NoPermission, 0, Completion::No)
+}
+
 /// The ORB has been shut down.
 pub(crate) fn shut_down() -> SystemException {
     SystemException::new(Kind::BadInvOrder, minor::SHUT_DOWN, Completion::No)

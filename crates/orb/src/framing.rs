@@ -30,6 +30,11 @@ impl Framing {
         }
     }
 
+    /// Whether longer messages are sent in fragments.
+    pub fn cuts(&self) -> bool {
+        self.fragment_bytes.is_some()
+    }
+
     /// Gives a message to `send`, in the parts in which it goes on the stream. Versions before 1.2 have no fragments
     /// that begin anywhere: their messages stay whole.
     pub fn each(

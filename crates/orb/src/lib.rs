@@ -35,6 +35,7 @@ mod inbox;
 mod later;
 mod limits;
 mod link;
+mod long;
 pub mod naming;
 mod object;
 pub mod operations;

@@ -1,19 +1,21 @@
 //! A connection that one caller has alone.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_giop::codeset::Chosen;
 use punctual_giop::connection::{Action, Event, RequestIds, Role};
 use punctual_giop::context::CODE_SETS;
 use punctual_giop::message::{self, RequestId};
-use punctual_giop::{ByteOrder, Encoder, Tagged, Version};
+use punctual_giop::{ByteOrder, Encoder, SystemException, Tagged, Version};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::call::{Call, Failure, Step, characters, reply_step};
 use crate::exception::communication;
 use crate::framing::Framing;
 use crate::inbox::Inbox;
+use crate::long::LongMessage;
 use crate::outcome::Outcome;
 use crate::session::{Session, unanswered};
 use crate::transport::{Deadline, Stream};
@@ -21,9 +23,11 @@ use crate::transport::{Deadline, Stream};
 /// A connection that one caller has.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub stream: Stream,
+    pub stream: Arc<Stream>,
     pub inbox: Inbox,
     pub outbox: Encoder,
+    /// Writes requests with long values. There is none before the first one.
+    long: Option<Arc<LongMessage>>,
     framing: Framing,
     session: Session,
     /// What the first request tells the server.
@@ -50,8 +54,12 @@ impl Link {
     pub fn new(stream: Stream, version: Version, chosen: Option<Chosen>, framing: Framing) -> Self {
         let mut outbox = Encoder::new(ByteOrder::NATIVE, version);
         outbox.set_characters(characters(chosen));
+        if !framing.cuts() {
+            outbox.count_long();
+        }
         Self {
-            stream,
+            stream: Arc::new(stream),
+            long: None,
             inbox: Inbox::new(framing),
             outbox,
             framing,
@@ -75,6 +83,11 @@ impl Link {
     }
 }
 
+/// Whether sending failed for a reason that is not the connection's: another one would fail, too.
+fn is_own(error: io::ErrorKind) -> bool {
+    matches!(error, io::ErrorKind::TimedOut | io::ErrorKind::InvalidData)
+}
+
 impl Link {
     /// Sends a message that was written elsewhere, to which nothing comes back.
     pub fn send_message(&mut self, message: &[u8], deadline: Deadline) -> io::Result<()> {
@@ -86,18 +99,40 @@ impl Link {
         let is_fresh = std::mem::replace(&mut self.is_fresh, false);
         let id = self.ids.take();
         self.outbox.clear();
-        match self.chosen.filter(|_| is_fresh).map(Chosen::to_context) {
-            Some(chosen) => call.encode(id, &[Tagged { id: CODE_SETS, data: &chosen }], &mut self.outbox)?,
-            None => call.encode(id, &[], &mut self.outbox)?,
-        }
+        let chosen = self.chosen.filter(|_| is_fresh).map(Chosen::to_context);
+        let first = chosen.as_ref().map(|data| Tagged { id: CODE_SETS, data });
+        call.encode(id, first.as_slice(), &mut self.outbox)?;
         // A server never performs a request of which it has a part.
-        let (message, set) = (self.outbox.as_bytes(), &mut self.write_timeout);
-        let sent = self.framing.send_until(&self.stream, message, deadline, set);
+        let sent = if self.outbox.long_bytes() > 0 {
+            self.send_long(call, id, first.as_slice(), deadline)?
+        } else {
+            let (message, set) = (self.outbox.as_bytes(), &mut self.write_timeout);
+            self.framing.send_until(&self.stream, message, deadline, set)
+        };
         sent.map_err(|error| Failure {
             exception: communication(&error, false),
-            may_repeat: !is_fresh && error.kind() != io::ErrorKind::TimedOut,
+            may_repeat: !is_fresh && !is_own(error.kind()),
         })?;
         Ok(id)
+    }
+
+    /// Sends a request whose long values were counted: they are written from where the caller has them.
+    #[cold]
+    fn send_long(
+        &mut self,
+        call: &Call<'_>,
+        id: RequestId,
+        first: &[Tagged<'_>],
+        deadline: Deadline,
+    ) -> Result<io::Result<()>, SystemException> {
+        let stream = &self.stream;
+        let long = Arc::clone(self.long.get_or_insert_with(|| Arc::new(LongMessage::new(stream))));
+        let bytes = self.outbox.as_bytes().len() + self.outbox.long_bytes();
+        long.begin(bytes, deadline, self.write_timeout);
+        self.outbox.send_long(Arc::<LongMessage>::clone(&long));
+        call.encode(id, first, &mut self.outbox)?;
+        self.outbox.end_long();
+        Ok(long.end().map(|timeout| self.write_timeout = timeout))
     }
 
     /// Waits for the reply to a request, and gives what it says to `read`.

@@ -27,7 +27,7 @@ use crate::limits::{CONNECTIONS_PER_SERVER, CONNECTIONS_PER_SERVER_NESTED};
 use crate::link::Link;
 use crate::options::Options;
 use crate::publish::Published;
-use crate::served::{Host, Served};
+use crate::served::{Caller, Host, Served};
 use crate::shared::{Opening, Sent, Shared};
 use crate::transport::{Deadline, Endpoint, Stream, left};
 
@@ -263,7 +263,7 @@ impl Peer {
             version: self.version,
             ids: RequestIds::of_connecting_end(),
             served: (offered.as_ref())
-                .map(|_| Served::new(Weak::clone(&self.host), Chosen::DEFAULT.characters)),
+                .map(|_| Served::new(Weak::clone(&self.host), Chosen::DEFAULT.characters, Caller::Accepting)),
             first: chosen.into_iter().chain(offered).collect(),
             characters: self.characters(),
             framing: self.framing,

@@ -11,9 +11,9 @@ use punctual_giop::message::{Message, RequestId, Response};
 use punctual_giop::reassembly::Whole;
 use punctual_giop::{ByteOrder, Encoder};
 
-use crate::answer::{answer_message, new_outbox};
+use crate::answer::{answer_message, new_outbox, refuse_request};
 use crate::counted::Mutex;
-use crate::exception::crowded;
+use crate::exception::{crowded, not_both_ways};
 use crate::limits::DUPLEX_REQUESTS_MAX;
 use crate::poa::Registry;
 use crate::reply::Reply;
@@ -24,9 +24,25 @@ pub(crate) trait Host: Send + Sync {
     fn registry(&self) -> &Arc<Registry>;
 }
 
+/// Which end the requests come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// The one that connected: what all clients do.
+    Connecting,
+    /// The one that accepted: only adapters that allow it are called.
+    Accepting,
+}
+
+/// Whether the adapter of the object that is called allows connections on which both ends call.
+pub(crate) fn may_be_called_back(registry: &Registry, whole: Whole<'_>) -> bool {
+    let Ok(Message::Request(request, _)) = Message::read_whole(whole) else { return true };
+    request.target.object_key().is_ok_and(|key| registry.is_bidirectional(key))
+}
+
 /// What serves the requests of the other end of a connection.
 pub(crate) struct Served {
     host: Weak<dyn Host>,
+    caller: Caller,
     /// Requests that are served now, and whether they were cancelled.
     running: Mutex<HashMap<RequestId, bool>>,
     /// Of strings in the requests of the other end.
@@ -34,8 +50,8 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub fn new(host: Weak<dyn Host>, characters: CharacterSet) -> Arc<Self> {
-        Arc::new(Self { host, running: Mutex::default(), characters: AtomicCell::new(characters) })
+    pub fn new(host: Weak<dyn Host>, characters: CharacterSet, caller: Caller) -> Arc<Self> {
+        Arc::new(Self { host, caller, running: Mutex::default(), characters: AtomicCell::new(characters) })
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<RequestId, bool>> {
@@ -93,9 +109,14 @@ impl Served {
         let mut outbox = new_outbox();
         outbox.set_characters(self.characters.load());
         if let (Some(host), Ok(message)) = (self.host.upgrade(), Message::read_whole(whole)) {
-            let mut before = |bytes: &[u8]| send(bytes);
-            // It has a thread of its own, which waits for adapters.
-            answer_message(host.registry(), whole, message, &mut outbox, &mut before);
+            let registry = host.registry();
+            if self.caller == Caller::Accepting && !may_be_called_back(registry, whole) {
+                refuse_request(whole, &mut outbox, &not_both_ways());
+            } else {
+                let mut before = |bytes: &[u8]| send(bytes);
+                // It has a thread of its own, which waits for adapters.
+                answer_message(registry, whole, message, &mut outbox, &mut before);
+            }
         }
         if self.end(id) && !outbox.as_bytes().is_empty() {
             send(outbox.as_bytes());

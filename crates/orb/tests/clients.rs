@@ -18,7 +18,8 @@ use punctual_giop::{
     ByteOrder, Decode, Decoder, Encode, Encoder, Reference, SystemException, SystemExceptionKind as Kind,
     Tagged, TaggedList, Version,
 };
-use punctual_orb::{Concurrency, Endpoint, Operations, Options, Orb, Pool, Reply, Servant};
+use punctual_orb::poa::{Bidirectional, Poa, Policies};
+use punctual_orb::{Concurrency, Endpoint, Object, Operations, Options, Orb, Pool, Reply, Servant};
 use script::{End, bare, cancel, cut, header, request, written};
 
 static OPERATIONS: Operations = Operations::new(0, &[1], &["length"]);
@@ -202,9 +203,16 @@ fn a_request_in_pieces_is_cancelled() {
 
 #[test]
 fn a_reply_that_nobody_awaits_any_more_is_not_sent() {
+    for concurrency in [Concurrency::ThreadPerConnection, Concurrency::Reactive] {
+        cancelled_while_its_servant_runs(concurrency);
+    }
+}
+
+fn cancelled_while_its_servant_runs(concurrency: Concurrency) {
     let (called, is_called) = channel();
     let (go, goes) = channel();
-    let server = serving(options(), Length { pause: Some((called, Mutex::new(goes))) });
+    let options = Options { concurrency, ..options() };
+    let server = serving(options, Length { pause: Some((called, Mutex::new(goes))) });
     let mut end = End::connect(&server.orb);
     end.send(&length(1, &server.key, 10));
     is_called.recv().expect("it is called");
@@ -404,57 +412,96 @@ fn long_replies_are_sent_in_fragments() {
     });
 }
 
+/// Calls the object that it is given.
+struct Caller(Orb);
+
+impl Servant for Caller {
+    fn interfaces(&self) -> &'static [&'static str] {
+        &["IDL:Caller:1.0"]
+    }
+
+    fn operations(&self) -> &'static Operations {
+        static OPERATIONS: Operations = Operations::new(0, &[1], &["call"]);
+        &OPERATIONS
+    }
+
+    fn dispatch(
+        &self,
+        _: usize,
+        arguments: &mut Decoder<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), SystemException> {
+        let whom: Reference = punctual_orb::argument(arguments)?;
+        let length = call_length(&self.0.object(&whom)?)?;
+        reply.result(|to| length.encode(to))
+    }
+}
+
+fn call_length(object: &Object) -> Result<u32, SystemException> {
+    let read = |outcome: punctual_orb::Outcome<'_>| punctual_orb::result(&mut outcome.result()?);
+    object.call("length", |to| vec![1u8; 100_000].encode(to), read)
+}
+
+/// Asks a [`Caller`] to call this object.
+fn call_back(caller: &Object, own: &Reference) -> Result<u32, SystemException> {
+    let read = |outcome: punctual_orb::Outcome<'_>| punctual_orb::result(&mut outcome.result()?);
+    caller.call("call", |to| own.encode(to), read)
+}
+
+fn active(options: Options) -> Orb {
+    let orb = Orb::new(options).expect("it listens");
+    orb.root_poa().manager().activate().expect("it is not inactive");
+    orb
+}
+
+/// The options of a client that nobody can connect to.
+fn behind_a_wall() -> Options {
+    Options { published: vec![Endpoint::tcp("127.0.0.1", 1)], ..options() }
+}
+
+/// An adapter of its own for an object.
+fn with_policy(orb: &Orb, bidirectional: Bidirectional) -> Poa {
+    let root = orb.root_poa();
+    let policies = Policies { bidirectional, ..Policies::default() };
+    root.create_poa("both", policies, Some(root.manager())).expect("a new one")
+}
+
+#[test]
+fn adapters_say_whether_connections_are_called_both_ways() {
+    use Bidirectional::{Both, Normal};
+    let [unreached, refused] = [Err(Kind::Transient), Err(Kind::NoPermission)];
+    // The policies of the server's adapter and of the client's.
+    for (of_server, of_client, expected) in [
+        (Both, Both, Ok(100_000)),
+        (Normal, Both, unreached),
+        (Both, Normal, refused),
+        (Normal, Normal, unreached),
+    ] {
+        with_each_model(|| {
+            let server = active(Options { accept_bidirectional: true, ..options() });
+            let caller = with_policy(&server, of_server).serve(Caller(server.clone())).expect("it is active");
+            let client = active(Options { offer_bidirectional: true, ..behind_a_wall() });
+            let own = with_policy(&client, of_client).serve(Length::default()).expect("it is active");
+            let object = client.object(&caller).expect("a usable reference");
+            let called = call_back(&object, &own).map_err(|failed| failed.kind);
+            assert_eq!(called, expected, "{of_server:?} {of_client:?}");
+        });
+    }
+}
+
 #[test]
 fn a_client_that_calls_both_ways_is_served_while_its_servant_calls_back() {
     with_each_model(|| {
-        use punctual_orb::Object;
-        /// Calls the object that it is given.
-        struct Caller(Orb);
-        impl Servant for Caller {
-            fn interfaces(&self) -> &'static [&'static str] {
-                &["IDL:Caller:1.0"]
-            }
-            fn operations(&self) -> &'static Operations {
-                static OPERATIONS: Operations = Operations::new(0, &[1], &["call"]);
-                &OPERATIONS
-            }
-            fn dispatch(
-                &self,
-                _: usize,
-                arguments: &mut Decoder<'_>,
-                reply: &mut Reply<'_>,
-            ) -> Result<(), SystemException> {
-                let whom: Reference = punctual_orb::argument(arguments)?;
-                let length = call_length(&self.0.object(&whom)?)?;
-                reply.result(|to| length.encode(to))
-            }
-        }
-        fn call_length(object: &Object) -> Result<u32, SystemException> {
-            let read = |outcome: punctual_orb::Outcome<'_>| punctual_orb::result(&mut outcome.result()?);
-            object.call("length", |to| vec![1u8; 100_000].encode(to), read)
-        }
-        let orb = |options: Options| {
-            let orb = Orb::new(options).expect("it listens");
-            orb.root_poa().manager().activate().expect("it is not inactive");
-            orb
-        };
         for (offer, accept, fragment_bytes) in
             [(true, true, None), (true, true, Some(1_000)), (true, false, None), (false, true, None)]
         {
-            let server = orb(Options { accept_bidirectional: accept, fragment_bytes, ..options() });
+            let server = active(Options { accept_bidirectional: accept, fragment_bytes, ..options() });
             let caller = server.root_poa().serve(Caller(server.clone())).expect("it is active");
-            // Nobody can connect to the client.
-            let published = vec![Endpoint::tcp("127.0.0.1", 1)];
-            let client = orb(Options { published, offer_bidirectional: offer, fragment_bytes, ..options() });
+            let client = active(Options { offer_bidirectional: offer, fragment_bytes, ..behind_a_wall() });
             let own = client.root_poa().serve(Length::default()).expect("it is active");
             let object = Arc::new(client.object(&caller).expect("a usable reference"));
-            let call = |object: &Object| {
-                let read =
-                    |outcome: punctual_orb::Outcome<'_>| punctual_orb::result::<u32>(&mut outcome.result()?);
-                object.call("call", |to| own.encode(to), read)
-            };
             let many: Vec<_> = std::thread::scope(|scope| {
-                let calls: Vec<_> = (0..8).map(|_| scope.spawn(|| call(&object))).collect();
+                let calls: Vec<_> = (0..8).map(|_| scope.spawn(|| call_back(&object, &own))).collect();
                 calls.into_iter().map(|call| call.join().expect("it does not panic")).collect()
             });
             for called in many {

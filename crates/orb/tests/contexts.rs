@@ -146,8 +146,16 @@ fn with_server_the_reply_comes_before_the_servant_has_ended_and_with_target_afte
     // The server knows before it calls that there is no object, or no operation.
     let Some(address) = orb.published().first() else { panic!("it listens") };
     let nobody = client_orb.reference(&format!("corbaloc::1.2@{address}/nobody")).expect("a reference");
-    let nobody = scoped(&client(&client_orb, &nobody), SyncScope::WithServer);
-    assert_eq!(send(&nobody, 1).map_err(|exception| exception.kind), Err(Kind::ObjectNotExist));
+    let nobody = client(&client_orb, &nobody);
+    for (scope, expected) in [
+        (SyncScope::None, Ok(())),
+        (SyncScope::WithTransport, Ok(())),
+        (SyncScope::WithServer, Err(Kind::ObjectNotExist)),
+        (SyncScope::WithTarget, Err(Kind::ObjectNotExist)),
+    ] {
+        let sent = send(&scoped(&nobody, scope), 1);
+        assert_eq!(sent.map_err(|exception| exception.kind), expected, "{scope:?}");
+    }
     let wrong = scoped(&called, SyncScope::WithServer);
     let unknown: Result<(), SystemException> = wrong.object().send("no_such", |_| Ok(()));
     assert_eq!(unknown.map_err(|exception| exception.kind), Err(Kind::BadOperation));

@@ -65,6 +65,7 @@ fn policies_go_together_as_the_standard_says() {
             RequestProcessing::DefaultServant,
             RequestProcessing::ServantManager,
         ][number >> 6],
+        ..Policies::default()
     };
     for number in 0..3 << 6 {
         let policies = all(number);

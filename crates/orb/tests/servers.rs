@@ -4,9 +4,11 @@
 #[allow(dead_code)]
 mod script;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use punctual_giop::long::LONG_BYTES;
 use punctual_giop::message::{
     Addressing, LocateReply, LocateStatus, Message, MessageType, ReplyStatus, RequestId, Target,
 };
@@ -317,6 +319,24 @@ fn a_big_endian_server_is_understood() {
         });
         assert_eq!(called, Ok(7));
     }
+}
+
+#[test]
+fn arguments_that_change_while_they_are_sent_end_their_connection() {
+    let script = Script::new(Options::default());
+    let (called, ()) = std::thread::scope(|scope| {
+        let called = scope.spawn(|| {
+            let times = AtomicUsize::new(0);
+            let longer = || LONG_BYTES + times.fetch_add(1, Ordering::Relaxed);
+            let read = |outcome: punctual_orb::Outcome<'_>| outcome.end();
+            script.object.call::<_, SystemException>("put", |to| vec![5u8; longer()].encode(to), read)
+        });
+        // Nothing that its header does not promise.
+        assert_eq!(script.accept().read(), None);
+        (called.join().expect("it does not panic"), ())
+    });
+    let exception = called.expect_err("it is not sent");
+    assert_eq!((exception.kind, exception.completed), (Kind::Marshal, Completion::No));
 }
 
 #[test]

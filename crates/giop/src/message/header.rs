@@ -183,7 +183,7 @@ impl Open {
         to: &mut Encoder,
         write: impl FnOnce(&mut Encoder) -> Result<(), CdrError>,
     ) -> Result<Self, CdrError> {
-        if let Err(error) = write(to) {
+        if let Err(error) = to.copying(write) {
             self.abandon(to);
             return Err(error);
         }

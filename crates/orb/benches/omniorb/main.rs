@@ -1,7 +1,9 @@
 //! Two-way calls of this ORB and of omniORB's C++, each at both ends, in turns on one CPU.
 //!
-//! `make orb-bench` (options in `ORB_BENCH`), or `cargo bench -p punctual-orb --bench omniorb -- [--json] [--cpu N] [--rounds N]`. Needs Debian's
+//! `make orb-bench` (options in `ORB_BENCH`), or `cargo bench -p punctual-orb --bench omniorb -- [--json] [--cpu N] [--rounds N] [--long]`. Needs Debian's
 //! `omniidl`, `libomniorb4-dev` and `g++`. Exit code 1 if a call takes longer than omniORB's by more than the noise.
+//!
+//! With `--long`, only a sequence of 1 GiB is measured, in turns with plain TCP; else it follows the others.
 //!
 //! Each ORB has one server and two clients, all programs of their own and all on one CPU; one client calls at a
 //! time. The two clients of an ORB differ by noise only: A/A.
@@ -13,12 +15,14 @@ mod demo;
 #[path = "../../tests/common/echo.rs"]
 mod echo;
 mod figures;
+mod long;
 mod ours;
 mod programs;
 
 use std::process::ExitCode;
 
 use figures::{Rounds, half_width, median, quantile_us, ratios};
+use long::SHARE_MIN;
 use programs::{Omni, Program};
 use punctual_orb::Endpoint;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -34,6 +38,8 @@ struct Wanted {
     is_json: bool,
     cpu: usize,
     rounds: usize,
+    /// Only the sequence of 1 GiB.
+    is_long: bool,
 }
 
 /// What was measured for one case over one transport.
@@ -54,6 +60,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
+        ["serve", "long"] => long::serve(),
+        ["serve", "plain"] => long::serve_plain(),
+        ["plain", address] => long::call_plain(address),
         ["serve", "tcp"] => ours::serve(Endpoint::tcp("127.0.0.1", 0)),
         ["serve", path] => ours::serve(Endpoint::Unix(path.into())),
         ["client", reference] => ours::call(reference),
@@ -64,13 +73,14 @@ fn main() -> ExitCode {
 
 fn wanted(words: &[&str]) -> Wanted {
     let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
-    let mut wanted = Wanted { is_json: false, cpu: last, rounds: 30 };
+    let mut wanted = Wanted { is_json: false, cpu: last, rounds: 30, is_long: false };
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         let mut number =
             || rest.next().and_then(|word| word.parse().ok()).expect("a number behind the option");
         match *word {
             "--json" => wanted.is_json = true,
+            "--long" => wanted.is_long = true,
             "--cpu" => wanted.cpu = number(),
             "--rounds" => wanted.rounds = number(),
             other => panic!("unknown option {other}"),
@@ -80,28 +90,36 @@ fn wanted(words: &[&str]) -> Wanted {
 }
 
 fn bench(wanted: &Wanted) -> ExitCode {
-    let Some(omni) = Omni::build() else {
-        eprintln!("SKIPPED: no omniORB. Install it: apt-get install omniidl libomniorb4-dev g++");
-        return ExitCode::SUCCESS;
-    };
     let mut cpus = CpuSet::new();
     cpus.set(wanted.cpu);
+    let omni = if wanted.is_long { None } else { Omni::build() };
+    if omni.is_none() && !wanted.is_long {
+        eprintln!("SKIPPED: no omniORB. Install it: apt-get install omniidl libomniorb4-dev g++");
+        return ExitCode::SUCCESS;
+    }
     // Programs that it starts inherit it.
     sched_setaffinity(None, &cpus).expect("the CPU is there");
+    let figures = omni.map_or_else(Vec::new, |omni| against_omni(&omni, wanted));
+    let long = long::measure();
+    if wanted.is_json {
+        print_json(&figures, &long, wanted)
+    } else {
+        print(&figures);
+        print_long(&long);
+    }
+    let is_slower = figures.iter().any(|one| one.ratio > 1.0 + one.half_width) || long.share < SHARE_MIN;
+    ExitCode::from(u8::from(is_slower))
+}
+
+fn against_omni(omni: &Omni, wanted: &Wanted) -> Vec<Figure> {
     let folder = std::env::temp_dir().join(format!("punctual-orb-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let [at_ours, at_omni] = ["ours", "omni"].map(|name| folder.join(name).display().to_string());
-    let mut figures = over("tcp", "tcp", "giop:tcp:127.0.0.1:", &omni, wanted);
-    figures.extend(over("unix", &at_ours, &format!("giop:unix:{at_omni}"), &omni, wanted));
+    let mut figures = over("tcp", "tcp", "giop:tcp:127.0.0.1:", omni, wanted);
+    figures.extend(over("unix", &at_ours, &format!("giop:unix:{at_omni}"), omni, wanted));
     // It is in the folder for temporary files.
     let _ = std::fs::remove_dir_all(&folder);
-    if wanted.is_json {
-        print_json(&figures, wanted)
-    } else {
-        print(&figures)
-    }
-    let is_slower = figures.iter().any(|one| one.ratio > 1.0 + one.half_width);
-    ExitCode::from(u8::from(is_slower))
+    figures
 }
 
 /// All cases over one transport.
@@ -146,6 +164,9 @@ fn measure(
 }
 
 fn print(figures: &[Figure]) {
+    if figures.is_empty() {
+        return;
+    }
     println!(
         "transport  call     ours p50   p99.9  omniORB p50   p99.9   ratio  ours/ours  omni/omni  half-width"
     );
@@ -158,7 +179,16 @@ fn print(figures: &[Figure]) {
     }
 }
 
-fn print_json(figures: &[Figure], wanted: &Wanted) {
+fn print_long(long: &long::Figure) {
+    let long::Figure { ours_gb_s, tcp_gb_s, share, beyond_bytes } = long;
+    let [client, server] = beyond_bytes.map(|bytes| bytes as f64 / 1e6);
+    println!(
+        "a sequence of 1 GiB: {ours_gb_s:.2} GB/s, plain TCP {tcp_gb_s:.2} GB/s, share {share:.3} (least {SHARE_MIN}); \
+         memory beyond it: client {client:.1} MB, server {server:.1} MB"
+    );
+}
+
+fn print_json(figures: &[Figure], long: &long::Figure, wanted: &Wanted) {
     let points: Vec<String> = figures
         .iter()
         .map(|one| {
@@ -173,5 +203,11 @@ fn print_json(figures: &[Figure], wanted: &Wanted) {
         })
         .collect();
     let (cpu, rounds) = (wanted.cpu, wanted.rounds);
-    println!("{{\"cpu\": {cpu}, \"rounds\": {rounds}, \"points\": [{}]}}", points.join(", "));
+    let long::Figure { ours_gb_s, tcp_gb_s, share, beyond_bytes: [client, server] } = long;
+    println!(
+        "{{\"cpu\": {cpu}, \"rounds\": {rounds}, \"points\": [{}], \"long\": {{\"ours_gb_s\": {ours_gb_s:.3}, \
+         \"tcp_gb_s\": {tcp_gb_s:.3}, \"share\": {share:.4}, \"client_beyond_bytes\": {client}, \
+         \"server_beyond_bytes\": {server}}}}}",
+        points.join(", ")
+    );
 }

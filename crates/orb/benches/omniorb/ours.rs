@@ -8,6 +8,7 @@ use punctual_orb::{Endpoint, Options, Orb};
 
 use crate::demo::demo::{EchoClient, EchoSkeleton};
 use crate::echo::{Echo, ten};
+use crate::long::BYTES as LONG_BYTES;
 
 /// Serves until the standard input ends.
 pub fn serve(endpoint: Endpoint) {
@@ -24,6 +25,8 @@ pub fn call(reference: &str) {
     let echo: EchoClient = orb.resolve(reference).expect("it is an echo");
     let (ten, text) = (ten(1), "x".repeat(64));
     let tens: Vec<_> = (0..1_000).map(crate::echo::ten).collect();
+    // Only for the case that needs it.
+    let mut long = Vec::new();
     for line in io::stdin().lock().lines() {
         let line = line.expect("text");
         let (name, count) = line.split_once(' ').expect("two words");
@@ -39,6 +42,10 @@ pub fn call(reference: &str) {
                 let back = echo.echo_tens(&tens).expect("a sequence");
                 assert!(back.len() == 1_000 && back[999].a == 999);
             }),
+            "long" => {
+                long.resize(LONG_BYTES, 3u8);
+                timed(count, || assert_eq!(echo.length_of(&long), Ok(LONG_BYTES as u32)))
+            }
             other => panic!("no case {other}"),
         };
         let bytes: Vec<u8> = spans.iter().flat_map(|span| span.to_ne_bytes()).collect();
@@ -48,13 +55,13 @@ pub fn call(reference: &str) {
 }
 
 /// How long each call takes, ns.
-fn timed(count: usize, mut call: impl FnMut()) -> Vec<u32> {
+pub fn timed(count: usize, mut call: impl FnMut()) -> Vec<u32> {
     let mut spans = vec![0; count];
     let mut before = Instant::now();
     for span in &mut spans {
         call();
         let after = Instant::now();
-        *span = (after - before).as_nanos() as u32;
+        *span = u32::try_from((after - before).as_nanos()).unwrap_or(u32::MAX);
         before = after;
     }
     spans

@@ -31,10 +31,23 @@ impl Program {
 
     /// A server's reference.
     pub fn reference(&mut self) -> String {
+        let line = self.line();
+        assert!(line.starts_with("IOR:"), "{line:?}");
+        line
+    }
+
+    /// The next line of its output.
+    pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("a line");
-        assert!(line.starts_with("IOR:"), "{line:?}");
         line.trim().to_owned()
+    }
+
+    /// The most memory that it has had at once, bytes.
+    pub fn most_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux has it");
+        line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).expect("KiB") << 10
     }
 
     /// Has a client call so often: how long each call took, ns.

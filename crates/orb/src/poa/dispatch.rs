@@ -12,7 +12,7 @@ use sharded_slab::Entry;
 
 use super::Poa;
 use super::key::{Key, NOWHERE, ObjectId};
-use super::policy::{RequestProcessing, ServantRetention};
+use super::policy::{Bidirectional, RequestProcessing, ServantRetention};
 use super::refusal::{Refusal, Served, ending};
 use super::registry::{Active, Adapter, Registry};
 use super::serving::{Diversion, Serving};
@@ -138,6 +138,22 @@ impl Registry {
         }
     }
 
+    /// Whether requests for the object with this key may use connections on which both ends call. Keys that name no
+    /// adapter of this process lead to one elsewhere: they may.
+    pub fn is_bidirectional(&self, key: &[u8]) -> bool {
+        let Some(key) = Key::parse(key) else { return true };
+        let here = (key.process == self.process).then(|| self.adapters.get(key.adapter)).flatten();
+        let adapter = match (here, key.names()) {
+            (Some(adapter), _) => Some(Arc::clone(&adapter)),
+            (None, Some(mut names)) => {
+                let root = self.root();
+                names.try_fold(root, |poa, name| poa.child(name)).map(|poa| Arc::clone(poa.adapter()))
+            }
+            (None, None) => None,
+        };
+        adapter.is_none_or(|adapter| adapter.policies.bidirectional == Bidirectional::Both)
+    }
+
     /// Whether a reference with this key is one of this process.
     pub fn is_own(&self, key: &[u8]) -> bool {
         Key::parse(key).is_some_and(|key| key.process == self.process)
@@ -146,8 +162,7 @@ impl Registry {
 
 impl Poa {
     fn may_serve(&self, id: &ObjectId) -> bool {
-        self.adapter().objects().by_id.contains_key(id)
-            || !matches!(self.adapter().serving(), Serving::Nobody)
+        self.adapter().objects().place(id).is_some() || !matches!(self.adapter().serving(), Serving::Nobody)
     }
 
     /// Serves a request for an object whose place is not known, or which is not active.
@@ -159,7 +174,7 @@ impl Poa {
     ) -> Result<(), Refusal> {
         let adapter = self.adapter();
         count(Counted::Object);
-        let place = adapter.objects().by_id.get(id).copied();
+        let place = adapter.objects().place(id);
         if let Some(active) = place.and_then(|place| self.registry().object_at(place)) {
             adapter.upcall(&*active.servant, call, reply);
             return Ok(());

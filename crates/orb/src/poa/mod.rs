@@ -41,8 +41,8 @@ pub use error::PoaError;
 pub use key::ObjectId;
 pub use manager::{Inactive, Manager, State};
 pub use policy::{
-    IdAssignment, IdUniqueness, ImplicitActivation, Lifespan, Policies, RequestProcessing, ServantRetention,
-    ThreadModel,
+    Bidirectional, IdAssignment, IdUniqueness, ImplicitActivation, Lifespan, Policies, RequestProcessing,
+    ServantRetention, ThreadModel,
 };
 pub(crate) use registry::{Adapter, Registry};
 pub use serving::{AdapterActivator, Cookie, Diversion, Ending, ServantActivator, ServantLocator};

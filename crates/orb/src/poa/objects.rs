@@ -57,22 +57,18 @@ impl Poa {
         if self.adapter.is_destroyed.load(Ordering::SeqCst) {
             return Err(PoaError::Destroyed);
         }
-        if objects.by_id.contains_key(&id) {
+        if objects.place(&id).is_some() {
             return Err(PoaError::ObjectAlreadyActive);
         }
-        if self.adapter.policies.id_uniqueness == IdUniqueness::Unique {
-            if objects.by_servant.contains_key(&address(&servant)) {
-                return Err(PoaError::ServantAlreadyActive);
-            }
-            objects.by_servant.insert(address(&servant), id.clone());
+        let is_unique = self.adapter.policies.id_uniqueness == IdUniqueness::Unique;
+        if is_unique && objects.id_of_servant(&servant).is_some() {
+            return Err(PoaError::ServantAlreadyActive);
         }
         if self.adapter.has_activator() {
             *objects.uses.entry(address(&servant)).or_default() += 1;
         }
         let activator = activator.map(|activator| Box::new((Arc::clone(activator), self.clone())));
-        let active = Active { adapter: self.adapter.place, id: id.clone(), servant, activator };
-        let place = self.registry.objects.insert(active);
-        objects.by_id.insert(id, place.expect("the table has room for more than memory has"));
+        objects.insert(Active { adapter: self.adapter.place, id, servant, activator }, is_unique);
         Ok(())
     }
 
@@ -85,7 +81,7 @@ impl Poa {
     ) -> Result<usize, Refusal> {
         self.adapter.wait_for_end(id)?;
         let _turn = self.adapter.incarnations.enter();
-        let place = || self.adapter.objects().by_id.get(id).copied();
+        let place = || self.adapter.objects().place(id);
         if let Some(place) = place() {
             return Ok(place);
         }
@@ -106,9 +102,8 @@ impl Poa {
             return Err(PoaError::WrongPolicy);
         }
         let mut objects = self.adapter.objects();
-        let place = objects.by_id.remove(id).ok_or(PoaError::ObjectNotActive)?;
+        let place = objects.remove(id).ok_or(PoaError::ObjectNotActive)?;
         if let Some(active) = self.registry.objects.get(place) {
-            objects.by_servant.remove(&address(&active.servant));
             match active.activator {
                 Some(_) => _ = objects.ending.insert(id.clone()),
                 None => _ = objects.unuse(address(&active.servant)),
@@ -128,7 +123,7 @@ impl Poa {
         if is_own != (self.adapter.policies.id_assignment == IdAssignment::System) {
             return Err(PoaError::WrongPolicy);
         }
-        let place = self.adapter.objects().by_id.get(id).copied().unwrap_or(NOWHERE);
+        let place = self.adapter.objects().place(id).unwrap_or(NOWHERE);
         let names = self.is_persistent().then_some(&self.adapter.names[..]);
         let key = key::write(self.registry.process, self.adapter.place, place, names, id);
         self.registry.publish(interface, key)
@@ -160,7 +155,7 @@ impl Poa {
     /// # Errors
     /// [`PoaError::ObjectNotActive`].
     pub fn id_to_servant(&self, id: &ObjectId) -> Result<Arc<dyn Servant>, PoaError> {
-        let place = self.adapter.objects().by_id.get(id).copied();
+        let place = self.adapter.objects().place(id);
         if let Some(active) = place.and_then(|place| self.registry.objects.get(place)) {
             return Ok(Arc::clone(&active.servant));
         }
@@ -210,8 +205,8 @@ impl Poa {
         {
             return Ok(id);
         }
-        if let Some(id) = self.adapter.objects().by_servant.get(&address(servant)) {
-            return Ok(id.clone());
+        if let Some(id) = self.adapter.objects().id_of_servant(servant) {
+            return Ok(id);
         }
         match self.adapter.policies.implicit_activation {
             ImplicitActivation::Yes => self.activate_object(Arc::clone(servant)),

@@ -1,4 +1,5 @@
-//! The seven policies of an object adapter (CORBA 11.3.8), and which go together.
+//! The seven policies of an object adapter (CORBA 11.3.8), and which go together; and the one for connections on
+//! which both ends call (CORBA 15.9).
 
 /// How long references are valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,6 +73,18 @@ pub enum ThreadModel {
     SingleThread,
 }
 
+/// Whether requests for the objects of an adapter may use connections on which both ends call, where the ORB is
+/// configured to have them (`BiDirPolicy`, CORBA 15.9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bidirectional {
+    /// No (`NORMAL`): an offer that comes with a request for them is not accepted, and the other end of a
+    /// connection that was opened from here may not call them over it.
+    #[default]
+    Normal,
+    /// Yes (`BOTH`).
+    Both,
+}
+
 /// The policies of an object adapter. The default is the standard's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policies {
@@ -89,10 +102,12 @@ pub struct Policies {
     pub request_processing: RequestProcessing,
     /// In how many threads servants are called.
     pub thread_model: ThreadModel,
+    /// Whether connections on which both ends call may be used.
+    pub bidirectional: Bidirectional,
 }
 
 impl Policies {
-    /// Those of the root adapter (CORBA 11.3.8.1).
+    /// Those of the root adapter (CORBA 11.3.8.1). Whether both ends call is left to the ORB's options.
     pub(super) const ROOT: Self = Self {
         lifespan: Lifespan::Transient,
         id_uniqueness: IdUniqueness::Unique,
@@ -101,6 +116,7 @@ impl Policies {
         servant_retention: ServantRetention::Retain,
         request_processing: RequestProcessing::ActiveObjectsOnly,
         thread_model: ThreadModel::OrbControlled,
+        bidirectional: Bidirectional::Both,
     };
 
     /// Whether they go together (CORBA 11.3.8): the name of the policy that does not.

@@ -13,14 +13,15 @@ use crate::core::Core;
 use crate::duplex::offered;
 use crate::framing::Framing;
 use crate::inbox::Inbox;
-use crate::served::Served;
+use crate::served::{Caller, Served, may_be_called_back};
 use crate::shared::{Opening, Shared};
 use crate::transport::Stream;
 
 /// Whether the present message of a client's connection offers that its objects are called over it, and this ORB
-/// accepts. Then [`adopt`] serves the connection.
+/// and the object's adapter accept. Then [`adopt`] serves the connection.
 pub(super) fn is_offered(core: &Core, inbox: &Inbox) -> bool {
-    offered(&core.options, inbox.message()).is_some()
+    let whole = inbox.message();
+    offered(&core.options, whole).is_some() && may_be_called_back(&core.registry, whole)
 }
 
 /// Serves a connection whose client has offered that it is called over it, from the present message of its inbox on,
@@ -37,7 +38,7 @@ pub(super) fn adopt(core: &Arc<Core>, stream: &Arc<Stream>, inbox: Inbox, charac
         first: first.into_iter().collect(),
         characters: chosen.unwrap_or(Chosen::DEFAULT).characters,
         framing: Framing::of(&core.options),
-        served: Some(Served::new(host, characters)),
+        served: Some(Served::new(host, characters, Caller::Connecting)),
     };
     let Ok(shared) = Shared::new(Arc::clone(stream), opening) else { return };
     core.duplexes.add(points, &shared);

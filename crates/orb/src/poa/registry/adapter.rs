@@ -1,11 +1,12 @@
 //! One object adapter: its policies, and who is active.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
+use super::objects::{Objects, address};
 use super::{Active, Registry};
 use crate::counted::{Mutex, RwLock};
 use crate::duty::may_wait_for_adapters;
@@ -16,44 +17,6 @@ use crate::poa::one_at_a_time::OneAtATime;
 use crate::poa::policy::{Lifespan, Policies, RequestProcessing, ServantRetention, ThreadModel};
 use crate::poa::refusal::{Refusal, ending};
 use crate::poa::serving::{AdapterActivator, Ending, ServantActivator, Serving};
-use crate::reply::Servant;
-
-/// Which objects are active, by identifier and by servant.
-#[derive(Debug, Default)]
-pub(in crate::poa) struct Objects {
-    pub by_id: HashMap<ObjectId, usize>,
-    /// Only where a servant implements one object.
-    pub by_servant: HashMap<usize, ObjectId>,
-    /// How many objects each servant implements. Only where an activator is told.
-    pub uses: HashMap<usize, usize>,
-    /// Those whose activator is not told yet. Only where there is one.
-    pub ending: HashSet<ObjectId>,
-    last_id: u64,
-}
-
-impl Objects {
-    /// The servant implements one object less. Whether it implements another one.
-    pub fn unuse(&mut self, servant: usize) -> bool {
-        let Some(uses) = self.uses.get_mut(&servant) else { return false };
-        *uses -= 1;
-        let is_used = *uses > 0;
-        if !is_used {
-            self.uses.remove(&servant);
-        }
-        is_used
-    }
-
-    /// An identifier that no object of this adapter had.
-    pub fn next_id(&mut self) -> ObjectId {
-        self.last_id = self.last_id.wrapping_add(1);
-        ObjectId::System(self.last_id)
-    }
-}
-
-/// What tells servants apart.
-pub(in crate::poa) fn address(servant: &Arc<dyn Servant>) -> usize {
-    Arc::as_ptr(servant).cast::<()>() as usize
-}
 
 /// An adapter.
 pub(crate) struct Adapter {
@@ -100,7 +63,7 @@ impl Adapter {
             place,
             policies,
             manager,
-            objects: Mutex::new(Objects { last_id, ..Objects::default() }),
+            objects: Mutex::new(Objects::new(&registry.objects, last_id)),
             children: Mutex::default(),
             serving: RwLock::new(Serving::Nobody),
             activator: RwLock::new(None),
@@ -147,12 +110,10 @@ impl Adapter {
         let Some(registry) = self.registry.upgrade() else { return };
         let places: Vec<usize> = {
             let mut objects = self.objects();
-            objects.by_servant.clear();
             if self.has_activator() {
-                let ids: Vec<ObjectId> = objects.by_id.keys().cloned().collect();
-                objects.ending.extend(ids);
+                objects.end_all();
             }
-            objects.by_id.drain().map(|(_, place)| place).collect()
+            objects.drain()
         };
         places.into_iter().for_each(|place| _ = registry.objects.remove(place));
     }

@@ -4,6 +4,7 @@
 //! until the last request that uses it has ended.
 
 mod adapter;
+mod objects;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,7 +19,7 @@ use crate::poa::key::ObjectId;
 use crate::poa::manager::Common;
 use crate::poa::serving::ServantActivator;
 pub(crate) use adapter::Adapter;
-pub(in crate::poa) use adapter::address;
+pub(in crate::poa) use objects::address;
 
 use crate::counted::{Counted, RwLock, count};
 use crate::poa::Poa;
@@ -32,6 +33,12 @@ pub(in crate::poa) struct Active {
     pub servant: Arc<dyn Servant>,
     /// Who is told when its last request has ended.
     pub activator: Option<Box<(Arc<dyn ServantActivator>, Poa)>>,
+}
+
+impl fmt::Debug for Active {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Active({:?})", self.id)
+    }
 }
 
 impl Drop for Active {
@@ -51,7 +58,7 @@ pub(crate) struct Registry {
     /// Tells the keys of this process from those of others.
     pub(in crate::poa) process: u64,
     pub(in crate::poa) adapters: Slab<Arc<Adapter>>,
-    pub(in crate::poa) objects: Slab<Active>,
+    pub(in crate::poa) objects: Arc<Slab<Active>>,
     pub(in crate::poa) managers: Arc<Common>,
     root: OnceLock<Poa>,
     publish: Box<Publish>,
@@ -70,7 +77,7 @@ impl Registry {
         let registry = Arc::new(Self {
             process,
             adapters: Slab::new(),
-            objects: Slab::new(),
+            objects: Arc::default(),
             managers: Arc::new(Common { hold_time, when_changed: OnceLock::new() }),
             root: OnceLock::new(),
             publish,

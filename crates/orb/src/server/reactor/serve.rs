@@ -13,6 +13,7 @@ use super::{Entry, Next, Reactor};
 use crate::answer::{Answer, Kind, answer, give_back_memory, kind, refuse_bytes, refuse_request};
 use crate::exception::no_thread;
 use crate::limits::{MESSAGES_PER_TURN, NESTED_MAX};
+use crate::link::tick;
 
 impl Reactor {
     /// Something happened on a connection.
@@ -114,9 +115,17 @@ impl Reactor {
                 entry.connection.stream.shutdown();
             }
         };
+        let begun = tick();
         let answered = answer(&self.core.registry, entry.inbox.message(), outbox, &mut send);
         self.served.borrow_mut().pop();
         entry.characters = outbox.characters();
+        if let Answer::Done(Some(id)) = answered {
+            // Who asked may not wait any more. The socket is looked at only where the servant took long.
+            let stream = (begun != tick()).then_some(&*entry.connection.stream);
+            if entry.inbox.is_cancelled(id, stream) {
+                outbox.clear();
+            }
+        }
         match answered {
             Answer::Held(manager) => {
                 entry.held = Some(Held::by(manager));
