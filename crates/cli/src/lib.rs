@@ -102,7 +102,8 @@ pub fn verb_names() -> Vec<String> {
 /// The verb on the command line, for a mistake to point to its help.
 fn asked_verb() -> Option<String> {
     let cli = Cli::command();
-    std::env::args().skip(1).find(|argument| cli.find_subcommand(argument).is_some())
+    let mut arguments = std::env::args_os().skip(1).filter_map(|argument| argument.into_string().ok());
+    arguments.find(|argument| cli.find_subcommand(argument).is_some())
 }
 
 /// The program.

@@ -66,7 +66,7 @@ pub fn usage(error: &clap::Error, verb: Option<&str>) -> ExitCode {
     // "tip: a similar value exists: 'send'" is on a line of its own.
     let tip = shown.lines().find_map(|line| line.trim().strip_prefix("tip: "));
     let tip = tip.map_or_else(String::new, |tip| format!(" ({tip})"));
-    let wants_json = std::env::args().any(|argument| argument == "--json");
+    let wants_json = std::env::args_os().any(|argument| argument == "--json");
     failed(&format!("{cause}{tip}: see 'punctual {help}'"), 2, wants_json)
 }
 

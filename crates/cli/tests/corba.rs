@@ -1,7 +1,7 @@
 //! `punctual naming`, `punctual call` and `punctual ior`: a service is started, called by the IDL file of its interface, and its
 //! references are explained.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::{Value, json};
@@ -151,6 +151,44 @@ fn references_are_explained() {
     assert_eq!(explained["profiles"][0]["key"], "NameService");
     let (failed, code) = ior("http://host");
     assert_eq!((code, failed["error"]["exit_code"].as_i64()), (Some(2), Some(2)));
+}
+
+/// A file that is no socket is somebody's file.
+#[test]
+fn a_naming_service_replaces_no_ordinary_file() {
+    let path = format!("{}/a-document", env!("CARGO_TARGET_TMPDIR"));
+    let (link, _) = (format!("{path}.link"), std::fs::remove_file(format!("{path}.link")));
+    std::fs::write(&path, "words").expect("written");
+    std::os::unix::fs::symlink(&path, &link).expect("linked");
+    for at in [&path, &link] {
+        let output = Command::new(PUNCTUAL).args(["naming", "--listen", &format!("unix:{at}")]).output();
+        let output = output.expect("it starts");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(std::fs::read_to_string(at).expect("it is there"), "words");
+    }
+}
+
+/// Each client sends the begin of a message, and waits.
+#[test]
+fn half_messages_keep_no_threads_of_a_naming_service() {
+    let naming = Naming::start();
+    let address = naming.corbaloc.trim_start_matches("corbaloc:iiop:1.2@").trim_end_matches("/NameService");
+    let threads = || {
+        let all = std::fs::read_dir(format!("/proc/{}/task", naming.child.id())).expect("it runs");
+        all.count()
+    };
+    let before = threads();
+    let clients: Vec<_> = (0..50)
+        .map(|_| {
+            let mut client = std::net::TcpStream::connect(address).expect("it listens");
+            client.write_all(b"GIOP\x01\x02\x01\x00\x00\x01\x00\x00half").expect("sent");
+            client
+        })
+        .collect();
+    // It serves others meanwhile, so it has read what came before.
+    let (resolved, code) = read(&naming.call(&["resolve_str", "nothing"]));
+    assert_eq!(code, Some(1), "{resolved}");
+    assert!(threads() <= before + 2, "{before} threads before, {} with {} clients", threads(), clients.len());
 }
 
 #[test]

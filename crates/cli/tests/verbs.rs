@@ -240,6 +240,19 @@ fn usage_is_one_line_and_exit_code_2() {
     );
 }
 
+/// Arguments come from scripts, too: bytes that are no text are a mistake, and no reason to panic.
+#[test]
+fn arguments_that_are_no_text_are_wrong_usage() {
+    use std::os::unix::ffi::OsStrExt;
+    for verb in ["ior", "call", "status"] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_punctual"));
+        let output = command.arg(verb).arg(std::ffi::OsStr::from_bytes(b"\xff")).output().unwrap();
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{verb}: {line}");
+        assert!(line.starts_with("punctual: ") && line.trim_end().lines().count() == 1, "{line}");
+    }
+}
+
 #[test]
 fn a_relay_checks_its_ends_before_it_connects_to_a_daemon() {
     let class = ["--class", "guaranteed", "--rate", "20Mbit/s", "--period", "5ms"];

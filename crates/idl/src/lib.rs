@@ -28,7 +28,7 @@ mod scope;
 mod source;
 mod token;
 
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 pub use build::{Build, BuildError, Written, build};
@@ -74,10 +74,17 @@ impl Loader for Disk {
             Err(error) => return Err(error),
         };
         if metadata.len() > FILE_BYTES_MAX as u64 {
-            return Err(io::Error::other(format!("it is larger than {FILE_BYTES_MAX} bytes")));
+            return Err(too_large());
         }
-        std::fs::read(path).map(Some)
+        // A device has no length that it states.
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+        if bytes.len() > FILE_BYTES_MAX { Err(too_large()) } else { Ok(Some(bytes)) }
     }
+}
+
+fn too_large() -> io::Error {
+    io::Error::other(format!("it is larger than {FILE_BYTES_MAX} bytes"))
 }
 
 /// A file, and what was found in it.

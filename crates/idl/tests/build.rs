@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use punctual_idl::{Build, build};
+use punctual_idl::{Build, Disk, Loader, build};
 
 /// A folder with these files.
 fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
@@ -58,4 +58,11 @@ fn errors_have_places_and_nothing_is_written() {
     assert!(error.to_string().contains("none.idl: there is no such file"), "{error}");
     let error = build(&file).expect_err("this is no build script");
     assert!(error.to_string().contains("OUT_DIR"), "{error}");
+}
+
+/// A device states no length.
+#[test]
+fn a_file_without_an_end_is_refused() {
+    let refused = Disk.load(Path::new("/dev/zero")).expect_err("it has no end");
+    assert!(refused.to_string().contains("larger than"), "{refused}");
 }

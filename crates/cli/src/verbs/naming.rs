@@ -1,11 +1,12 @@
 //! `punctual naming`: a naming service for CORBA objects.
 
+use std::num::NonZeroUsize;
 use std::path::absolute;
 
 use clap::Args;
 use punctual_giop::Version;
 use punctual_giop::reference::corbaloc::{Corbaloc, Place};
-use punctual_orb::{Endpoint, Options, Orb, naming};
+use punctual_orb::{Concurrency, Endpoint, Options, Orb, Pool, naming};
 use serde::Serialize;
 
 use crate::output::{Outcome, Output, Usage};
@@ -80,6 +81,9 @@ fn endpoints(texts: &[String]) -> Result<Vec<Endpoint>, Usage> {
     texts.iter().map(|text| endpoint(text)).collect()
 }
 
+/// Threads that serve requests.
+const THREADS: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
+
 impl Naming {
     /// Serves until the program is ended.
     ///
@@ -87,7 +91,9 @@ impl Naming {
     /// [`Usage`] if an address is wrong; if it cannot be used.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let (listen, published) = (endpoints(&self.listen)?, endpoints(&self.publish)?);
-        let options = Options { listen, published, ..Options::default() };
+        // Clients that say nothing, or half a message, keep no thread of a pool. Names of other services are asked for by servants.
+        let concurrency = Concurrency::Pool(Pool::of(THREADS));
+        let options = Options { listen, published, concurrency, ..Options::default() };
         let orb =
             Orb::new(options).map_err(|error| anyhow::anyhow!("{}: {error}", self.listen.join(", ")))?;
         let root = naming::serve(&orb)?;

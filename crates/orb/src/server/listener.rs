@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -56,7 +57,9 @@ impl Listener {
     pub(super) fn shutdown(&self) {
         if let Self::Unix(_, path) = self {
             // Another program may have replaced it already.
-            let _ = std::fs::remove_file(path);
+            if is_socket(path) {
+                let _ = std::fs::remove_file(path);
+            }
         }
         // Fails if it does not listen any more.
         let _ = rustix::net::shutdown(self, rustix::net::Shutdown::Both);
@@ -71,11 +74,17 @@ impl Listener {
     }
 }
 
-/// A socket whose server has ended without removing it is replaced.
+/// Whether a socket has this name: not a file of another kind, or a link to one.
+fn is_socket(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket())
+}
+
+/// A socket whose server has ended without removing it is replaced. A file of another kind is not: connecting to it is refused, too.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     let is_left = |error: &io::Error| {
         let connected = || UnixStream::connect(path).map_err(|error| error.kind());
         error.kind() == io::ErrorKind::AddrInUse
+            && is_socket(path)
             && connected().err() == Some(io::ErrorKind::ConnectionRefused)
     };
     match UnixListener::bind(path) {
