@@ -50,6 +50,17 @@ impl Relay {
     }
 }
 
+impl Relay {
+    /// Its exit code, and whether it said that the daemon is gone.
+    fn failed(mut self) -> (Option<i32>, bool) {
+        let code = self.0.wait().expect("an end").code();
+        let mut text = String::new();
+        self.1.read_to_string(&mut text).expect("its errors");
+        self.0.stdout.take().expect("piped").read_to_string(&mut text).expect("its output");
+        (code, text.contains("the daemon is gone"))
+    }
+}
+
 impl Drop for Relay {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -232,6 +243,31 @@ fn a_relay_shares_the_engine_of_a_daemon() {
         assert_eq!(ended["error"], Value::Null, "{ended}");
     }
     drop(daemon);
+    std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
+}
+
+/// Else it would wait for connections that never come, and nobody would start it again.
+#[test]
+fn a_relay_ends_with_its_daemon() {
+    if !privileged() {
+        return;
+    }
+    let (a, _b) = cable();
+    let file = configuration("gone");
+    let socket = file.with_file_name("a.sock");
+    let daemon = Daemon::start(&a, &file);
+    let class = "--class best-effort";
+    let arguments = format!("--listen {A}:7000 --to 127.0.0.1:7001 {class}");
+    let from_wire = relay(&a, ("--socket", &socket), &arguments);
+    let arguments = format!("--from 127.0.0.1:7002 --connect {B}:7000 {class}");
+    let from_program = relay(&a, ("--socket", &socket), &arguments);
+    drop(daemon);
+    assert_eq!(from_wire.failed(), (Some(1), true));
+    // It learns of that when a program connects, which is reset.
+    let mut program = a.within(|| TcpStream::connect(address("127.0.0.1", 7_002))).expect("to connect");
+    let read = program.read(&mut [0; 1]).map_err(|error| error.kind());
+    assert_eq!(read, Err(ErrorKind::ConnectionReset));
+    assert_eq!(from_program.failed(), (Some(1), true));
     std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
 }
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use punctual::tcp::{Qos, TcpStream};
-use punctual::{BitRate, Endsystem, Nanos, config};
+use punctual::tcp::{Qos, TcpError, TcpStream};
+use punctual::{BitRate, Endsystem, Error, Nanos, config};
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, Usage, print_note};
@@ -35,7 +35,8 @@ const RETRY: Duration = Duration::from_millis(100);
                   use the same device. The kernel's firewall and tcpdump do not see the packets on the network (see 'punctual \
                   capture'). Each connection gets the class and the budget for itself. If one side closes or resets its connection, \
                   the relay does the same to the other side. For each connection that has ended, the relay prints a line.\n\
-                  Exit code 0: --count connections have ended. 1: an address or a link was refused, or the engine did not start."
+                  Exit code 0: --count connections have ended. 1: an address or a link was refused, the engine did not start, or the daemon has ended. Start the \
+                  relay again then, for example by Restart=on-failure of its systemd unit."
 )]
 pub struct Relay {
     #[command(flatten)]
@@ -167,13 +168,14 @@ impl Relay {
     ) -> anyhow::Result<()> {
         let listener = WireListener::bind(endsystem, listen, qos, self.connections_max)?;
         print_note(&format!("relay: listening on {listen}"));
-        std::thread::scope(|scope| {
+        std::thread::scope(|scope| -> anyhow::Result<()> {
             while tally.admit(self.connections_max, self.count) {
                 match listener.accept_timeout(Duration::from_millis(200)) {
                     Ok(Some(wire)) => {
                         scope.spawn(move || tally.end(to_program(wire, to)));
                     }
                     Ok(None) => tally.withdraw(),
+                    Err(error) if is_final(&error) => return Err(error.into()),
                     Err(error) => {
                         print_note(&format!("relay: {}", punctual::one_line(&error)));
                         tally.withdraw();
@@ -181,8 +183,8 @@ impl Relay {
                     }
                 }
             }
-        });
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Forwards connections of programs to the peer on the network.
@@ -198,6 +200,11 @@ impl Relay {
         std::thread::scope(|scope| -> anyhow::Result<()> {
             while tally.admit(self.connections_max, self.count) {
                 let (program, address) = listener.accept()?;
+                // The question alone matters: a program that connects learns at once that the daemon has ended.
+                if let Err(Error::Disconnected) = endsystem.check_host(endsystem.host()) {
+                    reset_program(&program);
+                    return Err(Error::Disconnected.into());
+                }
                 scope.spawn(move || tally.end(to_peer(endsystem, qos, (&program, address), peer)));
             }
             Ok(())
@@ -209,8 +216,7 @@ fn to_program(wire: TcpStream, to: SocketAddr) -> Ended {
     let (begun, peer) = (Instant::now(), Some(wire.peer_addr()));
     match KernelStream::connect(to) {
         Ok(program) => {
-            // Bytes for the program leave at once, as those on the network do.
-            let _ = program.set_nodelay(true);
+            forward_at_once(&wire, &program);
             ended(peer, to, begun, carry(wire, &program))
         }
         Err(error) => {
@@ -238,7 +244,7 @@ fn to_peer(
     let begun = Instant::now();
     match peer.connect(endsystem, qos) {
         Ok(wire) => {
-            let _ = program.set_nodelay(true);
+            forward_at_once(&wire, program);
             ended(Some(wire.peer_addr()), address, begun, carry(wire, program))
         }
         Err(error) => {
@@ -247,6 +253,19 @@ fn to_peer(
             Ended { peer: None, program: address, in_bytes: 0, out_bytes: 0, lasted_ns: lasted(begun), error }
         }
     }
+}
+
+/// Switches Nagle's algorithm off on both sides: the programs' own kernels have decided already how long bytes wait, and a
+/// second wait would hold back a part that the first has sent (a body written apart from its head, for a round trip).
+fn forward_at_once(wire: &TcpStream, program: &KernelStream) {
+    // If one of them fails, its connection is over, and forwarding reports that.
+    let _ = wire.set_nodelay(true);
+    let _ = program.set_nodelay(true);
+}
+
+/// Whether no listener and no connection of this endsystem will work again.
+const fn is_final(error: &TcpError) -> bool {
+    matches!(error, TcpError::Daemon(Error::Disconnected) | TcpError::Gone)
 }
 
 fn io_error(what: &str, error: &std::io::Error) -> String {

@@ -57,6 +57,11 @@ pub trait MessageSender: Send {
     /// # Errors
     /// If the stream is permanently broken.
     fn offer(&mut self, message: &[u8]) -> anyhow::Result<Offered>;
+
+    /// Packets that the transport has sent again; `None`: it never does, or does not tell.
+    fn resent(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// The receiving end of one stream of messages.

@@ -46,6 +46,11 @@ impl Sending {
         Self { sender, stream, content, regulator, next: 0, log: Vec::new(), live, buffer }
     }
 
+    /// See [`MessageSender::resent`].
+    pub fn resent(&self) -> Option<u64> {
+        self.sender.resent()
+    }
+
     /// Offers the next message. If it is not taken, it is logged as such and skipped; with `waits` neither.
     ///
     /// # Errors

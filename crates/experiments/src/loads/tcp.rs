@@ -25,9 +25,21 @@ pub(super) const LENGTH_AT: std::ops::Range<usize> = 8..12;
 pub(super) const BYTES_MAX: usize = 64 << 10;
 
 /// An end of a connection that waits for at most [`READ_WAIT`] and [`FULL`].
-pub trait Connection: Read + Write + Send {}
+pub trait Connection: Read + Write + Send {
+    /// Segments of data that were sent again; `None`: not known.
+    fn resent(&self) -> Option<u64> {
+        None
+    }
+}
 
-impl<T: Read + Write + Send> Connection for T {}
+/// The kernel's counter needs a socket option that none of the libraries here has.
+impl Connection for KernelTcp {}
+
+impl Connection for punctual::tcp::TcpStream {
+    fn resent(&self) -> Option<u64> {
+        self.status().ok()?.map(|status| status.resent)
+    }
+}
 
 /// An end of a connection of the kernel's TCP, and how its owner waits.
 #[derive(Debug)]
@@ -105,6 +117,10 @@ impl MessageSender for TcpSender {
         self.rest.extend_from_slice(message);
         self.finish()?;
         Ok(Offered::Taken)
+    }
+
+    fn resent(&self) -> Option<u64> {
+        self.connection.resent()
     }
 }
 

@@ -63,7 +63,7 @@ fn what_is_wrong_with_a_path_is_one_line_with_its_fix() {
         assert!(error.contains(fix) && !error.contains('\n'), "{fix}: {error}");
     };
     complains(PathRequest { device: "vx".into(), ..request() }, "no interface vx");
-    complains(PathRequest { device: "lo".into(), ..request() }, "no Ethernet");
+    complains(PathRequest { device: "lo".into(), ..request() }, "is not an Ethernet device");
     complains(PathRequest { queue: 2, ..request() }, "has 2 receive queues");
     complains(PathRequest { packet_bytes_max: 1_473, ..request() }, "mtu 1501");
     complains(PathRequest { local: [10, 99, 0, 3].into(), ..request() }, "ip address add 10.99.0.3");

@@ -3,7 +3,7 @@
 use punctual::Nanos;
 use serde_json::json;
 
-use super::world::{CALL_BYTES, Finished, Spec};
+use super::world::{CALL_BYTES, Ended, Finished, Spec};
 use super::{Figure, LINK, LOADS, PUNCTUAL};
 use crate::excuse::Excuses;
 use crate::experiments::Measured;
@@ -20,7 +20,7 @@ const PACKETS: u64 = 2;
 const PACKET_WIRE_BYTES: u64 = 1_538;
 
 const COLUMNS: &str = "packets, load, world, connection, wanted_mbit_s, mbit_s, least_mbit_s, most_mbit_s, off, \
-         offered, late, excused, p50_ms, p99_ms, max_ms";
+         offered, late, excused, resent, p50_ms, p99_ms, max_ms";
 
 /// One connection or the round trips of a world, at one point and under one load.
 struct Shown {
@@ -68,7 +68,7 @@ pub(super) fn judge(figure: &Figure, finished: &[Finished], excuses: &Excuses) -
             let at = (world, load);
             for flow in &world.flows {
                 let (shown, off, missed) = stream(&mut measured, at, flow, excuses);
-                if world.name == PUNCTUAL && flow.0.contract.is_some() {
+                if world.name == PUNCTUAL && flow.spec.contract.is_some() {
                     off_max = off_max.max(off);
                     late += missed;
                 }
@@ -92,7 +92,7 @@ pub(super) fn judge(figure: &Figure, finished: &[Finished], excuses: &Excuses) -
 fn stream(
     measured: &mut Measured,
     (world, load): (&Finished, usize),
-    (spec, sent, received): &(Spec, Vec<crate::measure::Sent>, ReceiveLog),
+    Ended { spec, sent, received, resent }: &Ended,
     excuses: &Excuses,
 ) -> (Shown, f64, u64) {
     let windows = &world.windows[load];
@@ -114,7 +114,7 @@ fn stream(
     measured.add([json!({
         "packets": world.packets, "load": LOADS[load], "world": world.name, "connection": shown.name,
         "wanted_mbit_s": wanted, "mbit_s": shown.mean(), "least_mbit_s": least, "most_mbit_s": most, "off": off,
-        "offered": offered, "late": misses, "excused": excused,
+        "offered": offered, "late": misses, "excused": excused, "resent": resent,
         "p50_ms": latency.p50_ms, "p99_ms": latency.p99_ms, "max_ms": latency.max_ms,
     })]);
     (shown, off, summary.unexcused())

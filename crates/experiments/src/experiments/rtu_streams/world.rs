@@ -92,12 +92,21 @@ pub(super) struct World {
     _pair: Pair,
 }
 
+/// A connection that has ended, with the logs of its ends.
+pub(super) struct Ended {
+    pub spec: Spec,
+    pub sent: SendLog,
+    pub received: ReceiveLog,
+    /// See [`Sending::resent`].
+    pub resent: Option<u64>,
+}
+
 /// What a world has done.
 pub(super) struct Finished {
     pub name: &'static str,
     pub packets: u32,
-    /// Each connection with the logs of its ends.
-    pub flows: Vec<(Spec, SendLog, ReceiveLog)>,
+    /// Each connection.
+    pub flows: Vec<Ended>,
     pub caller: Option<Contender>,
     /// When each load was on.
     pub windows: [Windows; LOADS.len()],
@@ -174,8 +183,10 @@ impl World {
     pub fn finish(self) -> anyhow::Result<Finished> {
         let Self { name, packets, flows, caller, windows, .. } = self;
         let end = |Flow { spec, sending, sink, .. }: Flow| {
+            // A connection counts as long as both ends are there.
+            let resent = sending.as_ref().and_then(Sending::resent);
             let (received, _) = sink.end()?;
-            Ok((spec, sending.map(|sending| sending.log).unwrap_or_default(), received))
+            Ok(Ended { spec, sent: sending.map(|sending| sending.log).unwrap_or_default(), received, resent })
         };
         let flows = flows.into_iter().map(end).collect::<anyhow::Result<_>>()?;
         Ok(Finished { name, packets, flows, caller, windows })
