@@ -1,6 +1,6 @@
 //! The rows of HARTS table 1 and CLIPS tables 2 to 6, with their figures beside ours.
 
-use punctual_engine::profile::{PathSamples, Summary};
+use punctual_engine::profile::{PathSamples, Series, Summary};
 use serde::Serialize;
 
 use super::api::{SIZES, SizeRow};
@@ -138,47 +138,53 @@ pub(super) fn paths(all: &[Measured]) -> Vec<Row> {
         let less = |whole: &[u64], part: &[u64]| -> Vec<u64> {
             whole.iter().zip(part).map(|(whole, part)| whole.saturating_sub(*part)).collect()
         };
-        let protocol = less(&samples.send_first_small, &samples.transmit_small);
-        let reassembly = less(&samples.receive_last_small, &samples.input_first);
+        let protocol = less(samples.of(Series::SendFirstSmall), samples.of(Series::TransmitSmall));
+        let reassembly = less(samples.of(Series::ReceiveLastSmall), samples.of(Series::InputFirst));
         for (table, what, paper, series, is_used) in [
-            ("CLIPS 6.2", "dequeue and police a message", "5 us", &samples.send_message, true),
+            ("CLIPS 6.2", "dequeue and police a message", "5 us", samples.of(Series::SendMessage), true),
             ("CLIPS 4", "send, first packet, protocol", "53 + 128 = 181 us", &protocol, false),
             (
                 "CLIPS 4+5",
                 "send, first packet, with the driver, 64 B",
                 "181 + 673 us",
-                &samples.send_first_small,
+                samples.of(Series::SendFirstSmall),
                 true,
             ),
             (
                 "CLIPS 4+5",
                 "send, first packet, with the driver, 1400 B",
                 "181 + 1775 us",
-                &samples.send_first_large,
+                samples.of(Series::SendFirstLarge),
                 false,
             ),
             (
                 "CLIPS 4+5",
                 "send, other packet, with the driver, 1400 B",
                 "77 + 1775 us",
-                &samples.send_later_large,
+                samples.of(Series::SendLaterLarge),
                 true,
             ),
-            ("CLIPS 5", "link scheduler and driver, 64 B", "673 us (1 B)", &samples.transmit_small, false),
+            (
+                "CLIPS 5",
+                "link scheduler and driver, 64 B",
+                "673 us (1 B)",
+                samples.of(Series::TransmitSmall),
+                false,
+            ),
             (
                 "CLIPS 5",
                 "link scheduler and driver, 1400 B",
                 "1775 us (1416 B)",
-                &samples.transmit_large,
+                samples.of(Series::TransmitLarge),
                 false,
             ),
-            ("CLIPS 6", "packet input, first", "120 us", &samples.input_first, false),
-            ("CLIPS 6", "packet input, other", "20 us", &samples.input_later, false),
+            ("CLIPS 6", "packet input, first", "120 us", samples.of(Series::InputFirst), false),
+            ("CLIPS 6", "packet input, other", "20 us", samples.of(Series::InputLater), false),
             (
                 "CLIPS 4+6",
                 "receive a packet, not the last, 1400 B",
                 "260 + 20 us",
-                &samples.receive_middle_large,
+                samples.of(Series::ReceiveMiddleLarge),
                 true,
             ),
             ("CLIPS 6.2", "reassembly and delivery, 64 B", "17 us (1.4 KB)", &reassembly, false),
@@ -186,12 +192,12 @@ pub(super) fn paths(all: &[Measured]) -> Vec<Row> {
                 "CLIPS 6.2",
                 "receive and deliver, 1400 B",
                 "239 us (28 KB reassembly)",
-                &samples.receive_single_large,
+                samples.of(Series::ReceiveSingleLarge),
                 false,
             ),
-            ("forward", "from driver to driver, 64 B", "-", &samples.forward_small, true),
-            ("forward", "from driver to driver, 1400 B", "-", &samples.forward_large, false),
-            ("turn", "a turn beside its work", "-", &samples.turn, true),
+            ("forward", "from driver to driver, 64 B", "-", samples.of(Series::ForwardSmall), true),
+            ("forward", "from driver to driver, 1400 B", "-", samples.of(Series::ForwardLarge), false),
+            ("turn", "a turn beside its work", "-", samples.of(Series::Turn), true),
         ] {
             rows.push(row(table, format!("{what} [{on}]"), paper, series, is_used));
         }
@@ -204,11 +210,11 @@ pub(super) fn paths(all: &[Measured]) -> Vec<Row> {
 /// Calls of the handlers of a TCP connection (ADR 0054).
 fn segments(on: &str, samples: &PathSamples) -> Vec<Row> {
     [
-        ("output, segment of 1448 B", &samples.segment_out, true),
-        ("input, segment of 1448 B", &samples.segment_in, true),
-        ("output, acknowledgement", &samples.ack_out, true),
-        ("input, acknowledgement", &samples.ack_in, true),
-        ("input, what waited for room in the program's ring", &samples.segment_call, true),
+        ("output, segment of 1448 B", samples.of(Series::SegmentOut), true),
+        ("input, segment of 1448 B", samples.of(Series::SegmentIn), true),
+        ("output, acknowledgement", samples.of(Series::AckOut), true),
+        ("input, acknowledgement", samples.of(Series::AckIn), true),
+        ("input, what waited for room in the program's ring", samples.of(Series::SegmentCall), true),
     ]
     .into_iter()
     .map(|(what, series, is_used)| row("TCP", format!("{what} [{on}]"), "-", series, is_used))
@@ -218,16 +224,16 @@ fn segments(on: &str, samples: &PathSamples) -> Vec<Row> {
 /// Units that begin after idle time, one behind the other (ADR 0024).
 fn cold_units(on: &str, samples: &PathSamples) -> Vec<Row> {
     let mut rows: Vec<_> = [
-        ("first unit after idle time, send, 64 B", &samples.cold_send),
-        ("then forward, 64 B", &samples.cold_forward),
-        ("then receive and deliver, 64 B", &samples.cold_receive),
-        ("then wake the receiver", &samples.cold_wake),
+        ("first unit after idle time, send, 64 B", samples.of(Series::ColdSend)),
+        ("then forward, 64 B", samples.of(Series::ColdForward)),
+        ("then receive and deliver, 64 B", samples.of(Series::ColdReceive)),
+        ("then wake the receiver", samples.of(Series::ColdWake)),
     ]
     .into_iter()
     .map(|(what, series)| row("cold", format!("{what} [{on}]"), "-", series, false))
     .collect();
     let all = format!("the four together; used: beyond the same between others [{on}]");
     let used_us = Some(us(samples.costs().cold_start_ns));
-    rows.push(Row { used_us, ..row("cold", all, "-", &samples.cold_all, false) });
+    rows.push(Row { used_us, ..row("cold", all, "-", samples.of(Series::ColdAll), false) });
     rows
 }

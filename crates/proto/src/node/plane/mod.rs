@@ -15,6 +15,7 @@ mod best_effort;
 mod buffers;
 mod channels;
 mod clip;
+mod counters;
 mod filler;
 mod filters;
 mod flow;
@@ -55,7 +56,8 @@ pub(super) use self::source::Portion;
 
 use self::backlog::Backlog;
 use self::best_effort::{Arrivals, Binding, Slot};
-use self::clip::{Counters, Ending, LinkReservation, NoticesGiven, SoftTerms};
+use self::clip::{Ending, LinkReservation, NoticesGiven, SoftTerms};
+use self::counters::Counters;
 use self::filler::Filler;
 use self::leftovers::Leftovers;
 use self::outgoing::{Messages, Outgoing};

@@ -9,7 +9,8 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Nanos, Policing, Service, Urgency};
 
 use super::super::buffers::Buffers;
-use super::super::clip::{Counters, Ending, LinkReservation, NoticesGiven, PooledFrames, SoftTerms};
+use super::super::clip::{Ending, LinkReservation, NoticesGiven, PooledFrames, SoftTerms};
+use super::super::counters::Counters;
 use super::super::filters::{Upstream, slack_ns_min};
 use super::super::outgoing::Outgoing;
 use super::super::processor::best_effort_parameters;
