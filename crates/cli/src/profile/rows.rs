@@ -3,6 +3,7 @@
 use punctual_engine::profile::{PathSamples, Series, Summary};
 use serde::Serialize;
 
+use self::Shown::{Alone, Used, Without};
 use super::api::{SIZES, SizeRow};
 use super::basics::Basics;
 use super::paths::Measured;
@@ -131,75 +132,75 @@ pub(super) fn wakes(all: &[Wakes]) -> Vec<Row> {
     rows
 }
 
+/// What a row of a path shows.
+enum Shown {
+    /// One series; admission charges it.
+    Used(Series),
+    /// One series.
+    Alone(Series),
+    /// A series without its part.
+    Without(Series, Series),
+}
+
+/// Rows of the paths: table, what, the figure of the paper, and what is shown.
+const PATHS: &[(&str, &str, &str, Shown)] = &[
+    ("CLIPS 6.2", "dequeue and police a message", "5 us", Used(Series::SendMessage)),
+    (
+        "CLIPS 4",
+        "send, first packet, protocol",
+        "53 + 128 = 181 us",
+        Without(Series::SendFirstSmall, Series::TransmitSmall),
+    ),
+    ("CLIPS 4+5", "send, first packet, with the driver, 64 B", "181 + 673 us", Used(Series::SendFirstSmall)),
+    (
+        "CLIPS 4+5",
+        "send, first packet, with the driver, 1400 B",
+        "181 + 1775 us",
+        Alone(Series::SendFirstLarge),
+    ),
+    (
+        "CLIPS 4+5",
+        "send, other packet, with the driver, 1400 B",
+        "77 + 1775 us",
+        Used(Series::SendLaterLarge),
+    ),
+    ("CLIPS 5", "link scheduler and driver, 64 B", "673 us (1 B)", Alone(Series::TransmitSmall)),
+    ("CLIPS 5", "link scheduler and driver, 1400 B", "1775 us (1416 B)", Alone(Series::TransmitLarge)),
+    ("CLIPS 6", "packet input, first", "120 us", Alone(Series::InputFirst)),
+    ("CLIPS 6", "packet input, other", "20 us", Alone(Series::InputLater)),
+    ("CLIPS 4+6", "receive a packet, not the last, 1400 B", "260 + 20 us", Used(Series::ReceiveMiddleLarge)),
+    (
+        "CLIPS 6.2",
+        "reassembly and delivery, 64 B",
+        "17 us (1.4 KB)",
+        Without(Series::ReceiveLastSmall, Series::InputFirst),
+    ),
+    (
+        "CLIPS 6.2",
+        "receive and deliver, 1400 B",
+        "239 us (28 KB reassembly)",
+        Alone(Series::ReceiveSingleLarge),
+    ),
+    ("forward", "from driver to driver, 64 B", "-", Used(Series::ForwardSmall)),
+    ("forward", "from driver to driver, 1400 B", "-", Alone(Series::ForwardLarge)),
+    ("turn", "a turn beside its work", "-", Used(Series::Turn)),
+];
+
 pub(super) fn paths(all: &[Measured]) -> Vec<Row> {
     let mut rows = Vec::new();
     for Measured { driver, loaded, samples } in all {
         let on = format!("{driver}, {}", if *loaded { "loaded" } else { "idle" });
-        let less = |whole: &[u64], part: &[u64]| -> Vec<u64> {
-            whole.iter().zip(part).map(|(whole, part)| whole.saturating_sub(*part)).collect()
-        };
-        let protocol = less(samples.of(Series::SendFirstSmall), samples.of(Series::TransmitSmall));
-        let reassembly = less(samples.of(Series::ReceiveLastSmall), samples.of(Series::InputFirst));
-        for (table, what, paper, series, is_used) in [
-            ("CLIPS 6.2", "dequeue and police a message", "5 us", samples.of(Series::SendMessage), true),
-            ("CLIPS 4", "send, first packet, protocol", "53 + 128 = 181 us", &protocol, false),
-            (
-                "CLIPS 4+5",
-                "send, first packet, with the driver, 64 B",
-                "181 + 673 us",
-                samples.of(Series::SendFirstSmall),
-                true,
-            ),
-            (
-                "CLIPS 4+5",
-                "send, first packet, with the driver, 1400 B",
-                "181 + 1775 us",
-                samples.of(Series::SendFirstLarge),
-                false,
-            ),
-            (
-                "CLIPS 4+5",
-                "send, other packet, with the driver, 1400 B",
-                "77 + 1775 us",
-                samples.of(Series::SendLaterLarge),
-                true,
-            ),
-            (
-                "CLIPS 5",
-                "link scheduler and driver, 64 B",
-                "673 us (1 B)",
-                samples.of(Series::TransmitSmall),
-                false,
-            ),
-            (
-                "CLIPS 5",
-                "link scheduler and driver, 1400 B",
-                "1775 us (1416 B)",
-                samples.of(Series::TransmitLarge),
-                false,
-            ),
-            ("CLIPS 6", "packet input, first", "120 us", samples.of(Series::InputFirst), false),
-            ("CLIPS 6", "packet input, other", "20 us", samples.of(Series::InputLater), false),
-            (
-                "CLIPS 4+6",
-                "receive a packet, not the last, 1400 B",
-                "260 + 20 us",
-                samples.of(Series::ReceiveMiddleLarge),
-                true,
-            ),
-            ("CLIPS 6.2", "reassembly and delivery, 64 B", "17 us (1.4 KB)", &reassembly, false),
-            (
-                "CLIPS 6.2",
-                "receive and deliver, 1400 B",
-                "239 us (28 KB reassembly)",
-                samples.of(Series::ReceiveSingleLarge),
-                false,
-            ),
-            ("forward", "from driver to driver, 64 B", "-", samples.of(Series::ForwardSmall), true),
-            ("forward", "from driver to driver, 1400 B", "-", samples.of(Series::ForwardLarge), false),
-            ("turn", "a turn beside its work", "-", samples.of(Series::Turn), true),
-        ] {
-            rows.push(row(table, format!("{what} [{on}]"), paper, series, is_used));
+        for (table, what, paper, shown) in PATHS {
+            let what = format!("{what} [{on}]");
+            rows.push(match shown {
+                Used(series) => row(table, what, paper, samples.of(*series), true),
+                Alone(series) => row(table, what, paper, samples.of(*series), false),
+                Without(whole, part) => {
+                    let pairs = samples.of(*whole).iter().zip(samples.of(*part));
+                    let less: Vec<u64> = pairs.map(|(whole, part)| whole.saturating_sub(*part)).collect();
+                    row(table, what, paper, &less, false)
+                }
+            });
         }
         rows.extend(cold_units(&on, samples));
         rows.extend(segments(&on, samples));
