@@ -3,7 +3,7 @@
 use punctual_analysis::{Instant, Nanos};
 
 use super::clock::ClockOffset;
-use super::news::LinkNews;
+use super::link_events::LinkNews;
 use super::peer::Presence;
 use super::resources::LocalChannel;
 use super::states::State;

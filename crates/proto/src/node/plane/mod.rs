@@ -12,13 +12,13 @@ mod accounts;
 mod admit;
 mod backlog;
 mod best_effort;
+mod best_effort_flow;
 mod buffers;
 mod channels;
 mod clip;
 mod counters;
 mod filler;
 mod filters;
-mod flow;
 mod forward;
 mod leftovers;
 mod link_state;
@@ -48,9 +48,9 @@ use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals
 use punctual_analysis::{Instant, Nanos};
 
 pub(super) use self::best_effort::Message;
+pub(super) use self::best_effort_flow::FlowRoute;
 #[cfg(test)]
 pub(super) use self::filler::filler_header;
-pub(super) use self::flow::FlowRoute;
 pub(super) use self::outgoing::room_bytes;
 pub(super) use self::source::Portion;
 
