@@ -4,8 +4,8 @@
 use punctual_analysis::{Guarantee, Instant, Nanos};
 
 use super::{
-    Channels, Clip, Forwarder, Links, PacketIn, PacketQueue, PendingOutput, RoleState, Sink, SinkEnd, Source,
-    SourceEnd,
+    Channels, Clip, Forwarder, Links, PacketIn, PacketQueue, PendingOutput, PooledFrames, RoleState, Sink,
+    SinkEnd, SoftTerms, Source, SourceEnd,
 };
 use crate::api::{ChannelCounters, Notice, Passed, Receipt, Tally};
 use crate::ids::{ChannelId, LinkId, PathId};
@@ -21,25 +21,6 @@ pub(in crate::node) struct LinkReservation {
     pub flow: FlowIndex,
     /// d(k) of the link.
     pub bound: Nanos,
-}
-
-/// Terms that only soft channels have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::node) struct SoftTerms {
-    /// The smallest slack in nanoseconds at which a packet has not expired. The least value if late packets
-    /// are delivered too.
-    pub slack_ns_min: i64,
-    /// The channel's part of the frame pool of its incoming link. `None` if the channel has frames of its own, or no
-    /// incoming link.
-    pub pooled: Option<PooledFrames>,
-}
-
-/// A soft channel's part of a frame pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::node) struct PooledFrames {
-    /// The link whose driver's frames they are.
-    pub link: LinkId,
-    pub kept: u32,
 }
 
 /// State of a source's end.

@@ -56,7 +56,7 @@ pub(super) use self::source::Portion;
 
 use self::backlog::Backlog;
 use self::best_effort::{Arrivals, Binding, Slot};
-use self::clip::{Ending, LinkReservation, NoticesGiven, SoftTerms};
+use self::clip::{Ending, LinkReservation, NoticesGiven};
 use self::counters::Counters;
 use self::filler::Filler;
 use self::leftovers::Leftovers;
@@ -289,6 +289,25 @@ struct Clip<M: Memory> {
     counters: Counters,
     notices_given: NoticesGiven,
     role: RoleState<M>,
+}
+
+/// Terms that only soft channels have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SoftTerms {
+    /// The smallest slack in nanoseconds at which a packet has not expired. The least value if late packets
+    /// are delivered too.
+    slack_ns_min: i64,
+    /// The channel's part of the frame pool of its incoming link. `None` if the channel has frames of its own, or no
+    /// incoming link.
+    pooled: Option<PooledFrames>,
+}
+
+/// A soft channel's part of a frame pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PooledFrames {
+    /// The link whose driver's frames they are.
+    link: LinkId,
+    kept: u32,
 }
 
 /// State that a channel's role keeps.

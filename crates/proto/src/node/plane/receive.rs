@@ -8,8 +8,9 @@ use punctual_analysis::arrival::{Arrival, Verdict};
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_trial::{Defence, holds};
 
-use super::clip::PooledFrames;
-use super::{Clip, Context, Links, PacketIn, PacketQueue, Plane, Processor, RoleState, SignalIn, Waiting};
+use super::{
+    Clip, Context, Links, PacketIn, PacketQueue, Plane, PooledFrames, Processor, RoleState, SignalIn, Waiting,
+};
 use crate::api::{LostWhy, Port};
 use crate::ids::LinkId;
 use crate::limits::{HEADER_BYTES, SIGNALS_WAITING_MAX};
