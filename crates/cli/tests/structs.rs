@@ -27,10 +27,8 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("engine", "TcpJoin", "a request, taken apart at once"),
     ("engine", "TcpListen", "a request, taken apart at once"),
     ("engine", "TcpTimeWait", "a request, taken apart at once"),
-    ("proto", "Counters", "sums that the code beside each event increments; a report is made of them"),
     ("proto", "ChannelCounters", "a report; two are added to one"),
     ("proto", "Lateness", "two sums, in a report; two are added to one"),
-    ("engine", "PathSamples", "samples of a measurement; those of several are joined"),
     ("engine", "Counters", "a report: numbers of one writer each, read together as `EngineStatistics`"),
 ];
 

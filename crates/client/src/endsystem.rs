@@ -11,10 +11,11 @@ use punctual_proto::ids::{Address, Name};
 use punctual_proto::{Contract, Nanos};
 
 use crate::agents;
+use crate::agents::{Agent, Consent, IncomingRequest};
 use crate::channel::{Channel, Opened, Opening};
 use crate::connection::{Connection, Waiter, dial, lock};
 use crate::error::{ConnectError, Error, OpenError};
-use crate::listener::{Agent, Consent, IncomingRequest, Listener, ListenerQueue};
+use crate::listener::{Listener, ListenerQueue};
 use crate::receiver::Receiver;
 
 /// Names the daemon's socket if it is not the default one.

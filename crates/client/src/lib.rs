@@ -64,10 +64,11 @@ pub mod policy {
     };
 }
 
+pub use agents::{ChannelRequest, Consent, IncomingRequest};
 pub use latency::OneWayLatency;
 #[cfg(feature = "embedded")]
 pub use lead::Lead;
-pub use listener::{ChannelRequest, Consent, IncomingRequest, Listener};
+pub use listener::Listener;
 pub use receiver::Receiver;
 pub use state::ChannelState;
 

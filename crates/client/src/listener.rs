@@ -6,61 +6,14 @@ use std::time::{Duration, Instant};
 
 use punctual_ipc::api::{Answer, Request};
 use punctual_ipc::ring::InboxReader;
-use punctual_proto::api::UserId;
-use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
-use punctual_proto::{Contract, Nanos};
+use punctual_proto::Nanos;
+use punctual_proto::ids::{ChannelId, ListenerId, Name};
 
+use crate::agents::{Agent, ChannelRequest, Consent, IncomingRequest, SourceAgent};
 use crate::channel::{Channel, Opened};
 use crate::connection::{Connection, lock, may_wait};
 use crate::error::{Error, OpenError};
 use crate::receiver::Receiver;
-
-/// A peer requests to open a channel to a listener (CLIPS 4.1: consent of the receiver).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IncomingRequest {
-    /// The source host.
-    pub from: String,
-    /// User at the source host on whose behalf the channel is opened.
-    pub user: UserId,
-    /// The traffic that it promises.
-    pub contract: Contract,
-}
-
-/// A receiver wants this program to open a channel to it (as RSVP does).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChannelRequest {
-    /// Address that the channel must be opened to.
-    pub to: Address,
-    /// User at the receiver's host on whose behalf the request is made.
-    pub user: UserId,
-    /// The traffic that it wants.
-    pub contract: Contract,
-}
-
-/// An agent's answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Consent {
-    /// Accepts. The ring has room for the messages that arrive while this program takes none for 20 ms, as
-    /// far as its user's quota of buffers permits.
-    Accept,
-    /// Accepts, and the ring has room for the messages that arrive while this program takes none for that
-    /// long. The channel is refused if that exceeds the quota.
-    AcceptWithStall(Nanos),
-    /// The channel is refused for this reason, which the sender receives.
-    Refuse(String),
-}
-
-impl Consent {
-    /// Refuses the channel.
-    pub fn refuse(why: impl Into<String>) -> Self {
-        Self::Refuse(why.into())
-    }
-}
-
-/// An agent for incoming channels.
-pub(crate) type Agent = Box<dyn FnMut(&IncomingRequest) -> Consent + Send>;
-/// An agent for requests of receivers.
-pub(crate) type SourceAgent = Box<dyn FnMut(&ChannelRequest) -> Consent + Send>;
 
 /// An established channel that waits for `accept`.
 pub(crate) struct Accepted {

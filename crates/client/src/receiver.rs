@@ -11,10 +11,11 @@ use punctual_proto::Nanos;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::MessageInfo;
 
+use crate::agents::IncomingRequest;
 use crate::connection::{Connection, may_wait};
 use crate::error::{Error, RecvError};
 use crate::events::{ChannelEvent, ChannelEvents, ChannelWatch};
-use crate::listener::{Accepted, IncomingRequest};
+use crate::listener::Accepted;
 use crate::state::{ChannelState, Evidence};
 
 /// The receiving end of a guaranteed channel or of best-effort flows. Dropping it closes it.

@@ -68,13 +68,13 @@ fn contract(per_second: u64) -> Contract {
 }
 
 /// Three hosts that see one another.
-struct Line {
+struct ThreeHosts {
     hosts: [Program; 3],
     folder: PathBuf,
     _network: Network,
 }
 
-impl Line {
+impl ThreeHosts {
     /// `None`, with a message, if namespaces cannot be made.
     fn start(tag: &str, cables: [Cable; 2]) -> Option<Self> {
         let network = Network::new(tag, NAMES.len())?;
@@ -93,7 +93,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for ThreeHosts {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
@@ -150,7 +150,7 @@ fn one(sender: &Endsystem, listener: &Listener, lazy: bool) -> Outcome {
 
 #[test]
 fn nothing_is_lost_from_the_first_instant_after_open() {
-    let Some(line) = Line::start("first", cables(20)) else { return };
+    let Some(line) = ThreeHosts::start("first", cables(20)) else { return };
     let [_, on_b, on_c] = line.connect();
     let listener = on_c.listen("first", |_| Consent::Accept).expect("a listener");
     let outcomes: Vec<Outcome> = (0..CHANNELS).map(|turn| one(&on_b, &listener, turn % 10 == 9)).collect();
@@ -208,7 +208,7 @@ fn run(sender: &Endsystem, listener: &Listener, per_second: u64) -> (Nanos, u64)
 
 #[test]
 fn an_exact_contract_waits_no_longer_than_one_with_headroom() {
-    let Some(line) = Line::start("exact", cables(22)) else { return };
+    let Some(line) = ThreeHosts::start("exact", cables(22)) else { return };
     let [_, on_b, on_c] = line.connect();
     let listener = on_c.listen("exact", |_| Consent::Accept).expect("a listener");
     // One after the other: beside it the one with headroom would be the more urgent one.

@@ -41,7 +41,6 @@ use punctual_proto::node::Node;
 use punctual_proto::{Instant, Nanos};
 
 use self::bodies::Bodies;
-use self::commands::{Background, Orders};
 use self::doorbells::Doorbells;
 use self::handles::CloseOnDrop;
 use self::links::RECEIVE_BATCH;
@@ -70,6 +69,20 @@ const STOP_MARGIN: Nanos = Nanos::from_millis(100);
 /// [`RING_MESSAGES_BEHIND`] of each other ring. That takes some tens of microseconds for all rings that one
 /// check reports (ADR 0047).
 const RUNG_MESSAGES: u32 = 128;
+
+/// Whether commands may wait.
+#[derive(Clone, Copy, Debug)]
+struct Orders {
+    are_waiting: bool,
+    background: Background,
+}
+
+/// Whether a command in the background may wait, and for how many turns it was put off.
+#[derive(Clone, Copy, Debug, Default)]
+struct Background {
+    may_wait: bool,
+    put_off: u32,
+}
 
 /// See the module.
 pub(crate) struct Processor<O: Outbox, I: Inbox> {

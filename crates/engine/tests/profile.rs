@@ -39,10 +39,11 @@ fn measured(driver: &str, wires: Wires) {
     let plan = Plan { messages: 200, cold: 80, within: Nanos::from_secs(20) };
     let samples = measure(&Plain, wires, plan).unwrap_or_else(|error| panic!("{error}"));
     let profile = profile_of(&samples, driver, "a test", true);
-    for (name, series) in samples.series() {
+    for (series, times) in samples.series() {
+        let name = series.name();
         let is_rare = name.starts_with("cold_") || name == "segment_call";
         let least = if is_rare { 30 } else { 100 };
-        assert!(series.len() >= least, "{name} has {} samples", series.len());
+        assert!(times.len() >= least, "{name} has {} samples", times.len());
     }
     let costs = profile.costs;
     let segments = [costs.segment_ns, costs.segment_call_ns];

@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 pub use build::{Build, BuildError, Written, build};
 pub use diagnostic::{Diagnostic, Severity, json_string};
 pub use model::Specification;
-pub use source::{Line, Position};
+pub use source::{Position, PresumedLine};
 
 use diagnostic::Session;
 use limits::FILE_BYTES_MAX;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::source::Line;
+use crate::source::PresumedLine;
 
 /// A definition of a [`Specification`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,7 +23,7 @@ pub struct Definition {
     pub(crate) name: String,
     pub(crate) parent: DefinitionId,
     pub(crate) repository_id: String,
-    pub(crate) position: Option<Line>,
+    pub(crate) position: Option<PresumedLine>,
     pub(crate) is_included: bool,
     pub(crate) annotations: Vec<Annotation>,
     pub(crate) children: Vec<DefinitionId>,
@@ -99,7 +99,7 @@ impl Definition {
     }
 
     /// Where its name is; `None` for what the standard declares.
-    pub fn position(&self) -> Option<&Line> {
+    pub fn position(&self) -> Option<&PresumedLine> {
         self.position.as_ref()
     }
 

@@ -57,9 +57,9 @@ pub struct Position {
 /// Characters of a line that a message shows.
 const SHOWN_MAX: usize = 200;
 
-/// A line as people read it.
+/// A line as people read it: line markers may presume another file and number than the text has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct PresumedLine {
     /// The file's name.
     pub file: Rc<str>,
     /// Its number, from 1.
@@ -99,15 +99,15 @@ impl Sources {
     }
 
     /// The line of a place, as line markers say.
-    pub fn presumed(&self, location: Location) -> Line {
+    pub fn presumed(&self, location: Location) -> PresumedLine {
         let file = &self.files[location.file.0 as usize];
         let line = self.line(location);
         match file.markers[..file.markers.partition_point(|marker| marker.line <= line)].last() {
-            Some(marker) => Line {
+            Some(marker) => PresumedLine {
                 file: Rc::clone(&marker.name),
                 line: marker.presumed.saturating_add((line - marker.line) as u64),
             },
-            None => Line { file: Rc::clone(&file.name), line: line as u64 + 1 },
+            None => PresumedLine { file: Rc::clone(&file.name), line: line as u64 + 1 },
         }
     }
 

@@ -8,7 +8,6 @@
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
-mod flow;
 pub mod kernel;
 mod mac;
 pub mod memory;
@@ -16,6 +15,7 @@ pub mod pool;
 mod ring;
 mod stream;
 mod sync;
+mod tcp_flow;
 pub mod udp;
 mod wake_flag;
 pub mod xdp;
@@ -26,11 +26,11 @@ use std::os::fd::BorrowedFd;
 use derive_more::{Add, AddAssign};
 use thiserror::Error;
 
-pub use flow::{FlowFilter, FlowKey, Inlet, IpPacket, IpTarget, ListenerFilter};
 pub use kernel::NextHop;
 pub use memory::{MemoryLink, MemoryOptions};
 pub use pool::{Frame, Pool};
 pub use stream::{Filter, PathKey, SealKey, Spins, Stream, StreamDrops};
+pub use tcp_flow::{FlowFilter, FlowKey, Inlet, IpPacket, IpTarget, ListenerFilter};
 pub use udp::{UdpLink, UdpOptions};
 
 /// The two well-known ports of a node.

@@ -144,9 +144,9 @@ crossed! {
     PRIORITY_LEVELS = 32 => "tests/sched.rs" the_thirty_levels_between_are_for_channels_however_large_the_rank;
     CLOCK_TOLERANCE_PPM_DEFAULT = 100 => "tests/signalling/establishment.rs" the_clock_error_bound_holds;
     CLOCK_TOLERANCE_PPM_MAX = 1_900 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
-    SIGNAL_MESSAGE_BYTES_MAX = 8_192 => "src/signalling/stream.rs" what_is_not_acknowledged_is_bounded;
-    SIGNAL_WINDOW_SEGMENTS = 32 => "src/signalling/stream.rs" what_is_under_way_is_bounded uses "WINDOW_SEGMENTS";
-    SIGNAL_SEGMENTS_MAX = 256 => "src/signalling/stream.rs" what_is_not_acknowledged_is_bounded uses "SEGMENTS_MAX";
+    SIGNAL_MESSAGE_BYTES_MAX = 8_192 => "src/signalling/reliable_stream.rs" what_is_not_acknowledged_is_bounded;
+    SIGNAL_WINDOW_SEGMENTS = 32 => "src/signalling/reliable_stream.rs" what_is_under_way_is_bounded uses "WINDOW_SEGMENTS";
+    SIGNAL_SEGMENTS_MAX = 256 => "src/signalling/reliable_stream.rs" what_is_not_acknowledged_is_bounded uses "SEGMENTS_MAX";
     SIGNAL_WAITING_BYTES_MAX = 2 << 20 => "src/signalling/peer/tests.rs" what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it;
     SIGNAL_OVERHEAD_BYTES_MAX = 116 => "src/signalling/packet.rs" the_largest_packets_fit_their_limits;
     SIGNAL_AHEAD_SEGMENTS = 2 => "src/signalling/outbox/tests.rs" what_goes_first_waits_for_a_few_packets;
@@ -154,7 +154,7 @@ crossed! {
     ASK_WAIT_MAX = 5 * S => "src/signalling/outbox/tests.rs" requests_wait_for_their_time_and_no_longer;
     ANSWERS_WAITING_MAX = 2_048 => "src/signalling/outbox/tests.rs" answers_wait_in_bounded_numbers;
     SIGNAL_PACKET_BYTES_MIN = 192 => "src/signalling/packet.rs" the_largest_packets_fit_their_limits;
-    SIGNAL_SEGMENT_BYTES_MIN = 76 => "src/signalling/stream.rs" the_longest_message_has_room_in_the_smallest_packets_behind_all_that_may_be_ahead;
+    SIGNAL_SEGMENT_BYTES_MIN = 76 => "src/signalling/reliable_stream.rs" the_longest_message_has_room_in_the_smallest_packets_behind_all_that_may_be_ahead;
     BEST_EFFORT_PACKET_BYTES_MIN = 192 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
     HALF_OPEN_PER_NEIGHBOUR_MAX = 1_024 => "tests/signalling/limits.rs" all_neighbours_may_begin_as_many_as_there_is_room_for_and_no_more;
     CHANNELS_MAX = 65_536 => "tests/signalling/limits.rs" a_node_full_of_channels_keeps_and_frees_them;

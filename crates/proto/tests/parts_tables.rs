@@ -52,7 +52,7 @@ fn link_parameters(number: u64) -> LinkParameters {
 }
 
 /// A link, its packets under way, and its users.
-struct Line {
+struct BusyLink {
     link: LinkScheduler<u32>,
     outstanding: std::collections::VecDeque<u32>,
     flows: Vec<FlowIndex>,
@@ -60,7 +60,7 @@ struct Line {
     packets: u32,
 }
 
-impl Line {
+impl BusyLink {
     fn step(&mut self, random: &mut SplitMix64, table: &mut Table) {
         let now = self.now;
         let packet = self.packets;
@@ -144,7 +144,7 @@ fn link_schedulers_of_every_pace() {
     let mut table = Table::default();
     for number in 0..12 {
         let (parameters, mut random) = (link_parameters(number), SplitMix64::new(number));
-        let mut line = Line {
+        let mut line = BusyLink {
             link: LinkScheduler::new(parameters),
             outstanding: Default::default(),
             flows: Vec::new(),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use punctual::counted;
-use punctual_engine::profile::{BLOCK_UNITS, MARGIN_DEFAULT, Profile};
+use punctual_engine::profile::{self, BLOCK_UNITS, MARGIN_DEFAULT, Profile};
 use punctual_experiments::excuse::HoleSummary;
 use punctual_experiments::report::{Axis, Legend, Plot, Series, save};
 use serde::Serialize;
@@ -138,10 +138,10 @@ impl Report {
         for one in paths.iter().filter(|one| one.driver.name() == *driver) {
             let samples = &one.samples;
             let of = [
-                ("send, first packet", &samples.send_first_large),
-                ("send, other packets", &samples.send_later_large),
-                ("forward", &samples.forward_large),
-                ("receive", &samples.receive_middle_large),
+                ("send, first packet", samples.of(profile::Series::SendFirstLarge)),
+                ("send, other packets", samples.of(profile::Series::SendLaterLarge)),
+                ("forward", samples.of(profile::Series::ForwardLarge)),
+                ("receive", samples.of(profile::Series::ReceiveMiddleLarge)),
             ];
             for (colour, (name, values)) in of.into_iter().enumerate() {
                 let load = if one.loaded { "loaded" } else { "idle" };

@@ -1,8 +1,9 @@
 //! The rows of HARTS table 1 and CLIPS tables 2 to 6, with their figures beside ours.
 
-use punctual_engine::profile::{PathSamples, Summary};
+use punctual_engine::profile::{PathSamples, Series, Summary};
 use serde::Serialize;
 
+use self::Shown::{Alone, Used, Without};
 use super::api::{SIZES, SizeRow};
 use super::basics::Basics;
 use super::paths::Measured;
@@ -131,69 +132,75 @@ pub(super) fn wakes(all: &[Wakes]) -> Vec<Row> {
     rows
 }
 
+/// What a row of a path shows.
+enum Shown {
+    /// One series; admission charges it.
+    Used(Series),
+    /// One series.
+    Alone(Series),
+    /// A series without its part.
+    Without(Series, Series),
+}
+
+/// Rows of the paths: table, what, the figure of the paper, and what is shown.
+const PATHS: &[(&str, &str, &str, Shown)] = &[
+    ("CLIPS 6.2", "dequeue and police a message", "5 us", Used(Series::SendMessage)),
+    (
+        "CLIPS 4",
+        "send, first packet, protocol",
+        "53 + 128 = 181 us",
+        Without(Series::SendFirstSmall, Series::TransmitSmall),
+    ),
+    ("CLIPS 4+5", "send, first packet, with the driver, 64 B", "181 + 673 us", Used(Series::SendFirstSmall)),
+    (
+        "CLIPS 4+5",
+        "send, first packet, with the driver, 1400 B",
+        "181 + 1775 us",
+        Alone(Series::SendFirstLarge),
+    ),
+    (
+        "CLIPS 4+5",
+        "send, other packet, with the driver, 1400 B",
+        "77 + 1775 us",
+        Used(Series::SendLaterLarge),
+    ),
+    ("CLIPS 5", "link scheduler and driver, 64 B", "673 us (1 B)", Alone(Series::TransmitSmall)),
+    ("CLIPS 5", "link scheduler and driver, 1400 B", "1775 us (1416 B)", Alone(Series::TransmitLarge)),
+    ("CLIPS 6", "packet input, first", "120 us", Alone(Series::InputFirst)),
+    ("CLIPS 6", "packet input, other", "20 us", Alone(Series::InputLater)),
+    ("CLIPS 4+6", "receive a packet, not the last, 1400 B", "260 + 20 us", Used(Series::ReceiveMiddleLarge)),
+    (
+        "CLIPS 6.2",
+        "reassembly and delivery, 64 B",
+        "17 us (1.4 KB)",
+        Without(Series::ReceiveLastSmall, Series::InputFirst),
+    ),
+    (
+        "CLIPS 6.2",
+        "receive and deliver, 1400 B",
+        "239 us (28 KB reassembly)",
+        Alone(Series::ReceiveSingleLarge),
+    ),
+    ("forward", "from driver to driver, 64 B", "-", Used(Series::ForwardSmall)),
+    ("forward", "from driver to driver, 1400 B", "-", Alone(Series::ForwardLarge)),
+    ("turn", "a turn beside its work", "-", Used(Series::Turn)),
+];
+
 pub(super) fn paths(all: &[Measured]) -> Vec<Row> {
     let mut rows = Vec::new();
     for Measured { driver, loaded, samples } in all {
         let on = format!("{driver}, {}", if *loaded { "loaded" } else { "idle" });
-        let less = |whole: &[u64], part: &[u64]| -> Vec<u64> {
-            whole.iter().zip(part).map(|(whole, part)| whole.saturating_sub(*part)).collect()
-        };
-        let protocol = less(&samples.send_first_small, &samples.transmit_small);
-        let reassembly = less(&samples.receive_last_small, &samples.input_first);
-        for (table, what, paper, series, is_used) in [
-            ("CLIPS 6.2", "dequeue and police a message", "5 us", &samples.send_message, true),
-            ("CLIPS 4", "send, first packet, protocol", "53 + 128 = 181 us", &protocol, false),
-            (
-                "CLIPS 4+5",
-                "send, first packet, with the driver, 64 B",
-                "181 + 673 us",
-                &samples.send_first_small,
-                true,
-            ),
-            (
-                "CLIPS 4+5",
-                "send, first packet, with the driver, 1400 B",
-                "181 + 1775 us",
-                &samples.send_first_large,
-                false,
-            ),
-            (
-                "CLIPS 4+5",
-                "send, other packet, with the driver, 1400 B",
-                "77 + 1775 us",
-                &samples.send_later_large,
-                true,
-            ),
-            ("CLIPS 5", "link scheduler and driver, 64 B", "673 us (1 B)", &samples.transmit_small, false),
-            (
-                "CLIPS 5",
-                "link scheduler and driver, 1400 B",
-                "1775 us (1416 B)",
-                &samples.transmit_large,
-                false,
-            ),
-            ("CLIPS 6", "packet input, first", "120 us", &samples.input_first, false),
-            ("CLIPS 6", "packet input, other", "20 us", &samples.input_later, false),
-            (
-                "CLIPS 4+6",
-                "receive a packet, not the last, 1400 B",
-                "260 + 20 us",
-                &samples.receive_middle_large,
-                true,
-            ),
-            ("CLIPS 6.2", "reassembly and delivery, 64 B", "17 us (1.4 KB)", &reassembly, false),
-            (
-                "CLIPS 6.2",
-                "receive and deliver, 1400 B",
-                "239 us (28 KB reassembly)",
-                &samples.receive_single_large,
-                false,
-            ),
-            ("forward", "from driver to driver, 64 B", "-", &samples.forward_small, true),
-            ("forward", "from driver to driver, 1400 B", "-", &samples.forward_large, false),
-            ("turn", "a turn beside its work", "-", &samples.turn, true),
-        ] {
-            rows.push(row(table, format!("{what} [{on}]"), paper, series, is_used));
+        for (table, what, paper, shown) in PATHS {
+            let what = format!("{what} [{on}]");
+            rows.push(match shown {
+                Used(series) => row(table, what, paper, samples.of(*series), true),
+                Alone(series) => row(table, what, paper, samples.of(*series), false),
+                Without(whole, part) => {
+                    let pairs = samples.of(*whole).iter().zip(samples.of(*part));
+                    let less: Vec<u64> = pairs.map(|(whole, part)| whole.saturating_sub(*part)).collect();
+                    row(table, what, paper, &less, false)
+                }
+            });
         }
         rows.extend(cold_units(&on, samples));
         rows.extend(segments(&on, samples));
@@ -204,11 +211,11 @@ pub(super) fn paths(all: &[Measured]) -> Vec<Row> {
 /// Calls of the handlers of a TCP connection (ADR 0054).
 fn segments(on: &str, samples: &PathSamples) -> Vec<Row> {
     [
-        ("output, segment of 1448 B", &samples.segment_out, true),
-        ("input, segment of 1448 B", &samples.segment_in, true),
-        ("output, acknowledgement", &samples.ack_out, true),
-        ("input, acknowledgement", &samples.ack_in, true),
-        ("input, what waited for room in the program's ring", &samples.segment_call, true),
+        ("output, segment of 1448 B", samples.of(Series::SegmentOut), true),
+        ("input, segment of 1448 B", samples.of(Series::SegmentIn), true),
+        ("output, acknowledgement", samples.of(Series::AckOut), true),
+        ("input, acknowledgement", samples.of(Series::AckIn), true),
+        ("input, what waited for room in the program's ring", samples.of(Series::SegmentCall), true),
     ]
     .into_iter()
     .map(|(what, series, is_used)| row("TCP", format!("{what} [{on}]"), "-", series, is_used))
@@ -218,16 +225,16 @@ fn segments(on: &str, samples: &PathSamples) -> Vec<Row> {
 /// Units that begin after idle time, one behind the other (ADR 0024).
 fn cold_units(on: &str, samples: &PathSamples) -> Vec<Row> {
     let mut rows: Vec<_> = [
-        ("first unit after idle time, send, 64 B", &samples.cold_send),
-        ("then forward, 64 B", &samples.cold_forward),
-        ("then receive and deliver, 64 B", &samples.cold_receive),
-        ("then wake the receiver", &samples.cold_wake),
+        ("first unit after idle time, send, 64 B", samples.of(Series::ColdSend)),
+        ("then forward, 64 B", samples.of(Series::ColdForward)),
+        ("then receive and deliver, 64 B", samples.of(Series::ColdReceive)),
+        ("then wake the receiver", samples.of(Series::ColdWake)),
     ]
     .into_iter()
     .map(|(what, series)| row("cold", format!("{what} [{on}]"), "-", series, false))
     .collect();
     let all = format!("the four together; used: beyond the same between others [{on}]");
     let used_us = Some(us(samples.costs().cold_start_ns));
-    rows.push(Row { used_us, ..row("cold", all, "-", &samples.cold_all, false) });
+    rows.push(Row { used_us, ..row("cold", all, "-", samples.of(Series::ColdAll), false) });
     rows
 }

@@ -147,7 +147,7 @@ impl Received {
 
 /// One message for `--info`.
 #[derive(Serialize)]
-struct Line {
+struct ReceivedMessage {
     number: u64,
     bytes: u32,
     /// Left before the deadline; negative: after it.
@@ -160,7 +160,7 @@ struct Line {
     demoted: bool,
 }
 
-impl Line {
+impl ReceivedMessage {
     fn text(&self) -> String {
         let Some(error) = self.clock_error_ns else { return "when it was due is not known".into() };
         let judged = match self.timeliness {
@@ -276,7 +276,7 @@ impl Recv {
             received.judge(info, slack_ns);
         }
         if self.info {
-            let line = Line {
+            let line = ReceivedMessage {
                 number: info.number,
                 bytes: info.len,
                 slack_ns,

@@ -12,11 +12,12 @@ use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
 
 use super::side::connected;
 use super::{Qos, TcpError, TcpStream};
+use crate::agents::{Agent, ChannelRequest, Consent, IncomingRequest};
 use crate::channel::Channel;
 use crate::connection::{Connection, Waiter, lock};
 use crate::endsystem::Endsystem;
 use crate::error::{Error, OpenError};
-use crate::listener::{Agent, ChannelRequest, Consent, IncomingRequest, Listener, ListenerQueue, Next};
+use crate::listener::{Listener, ListenerQueue, Next};
 use crate::receiver::Receiver;
 
 /// First port of connections that begin here (RFC 6335 6: dynamic ports).

@@ -5,7 +5,7 @@ use punctual_os::now;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::{Instant, Nanos};
 
-use super::{Processor, WORK_SLICE};
+use super::{Background, Processor, WORK_SLICE};
 use crate::command::CommandQueue;
 use crate::direct;
 use crate::events::Events;
@@ -47,20 +47,6 @@ impl<O: Outbox, I: Inbox> Mailboxes<O, I> {
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
-}
-
-/// Whether commands may wait.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Orders {
-    pub are_waiting: bool,
-    pub background: Background,
-}
-
-/// Whether a command in the background may wait, and for how many turns it was put off.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Background {
-    pub may_wait: bool,
-    pub put_off: u32,
 }
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {

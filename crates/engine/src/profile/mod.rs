@@ -12,7 +12,7 @@ mod units;
 
 pub use file::{Costs, PROFILE_VERSION, Profile, ProfileError};
 pub use machine::Machine;
-pub use measure::{MeasureError, PathSamples, Plan, Rings, Wires, measure, udp_wires, xdp_wires};
+pub use measure::{MeasureError, PathSamples, Plan, Rings, Series, Wires, measure, udp_wires, xdp_wires};
 pub use summary::{BLOCK_UNITS, HOLE_NS, Summary};
 pub use units::{OtherCosts, QUANTUM_MAX, quantum_that_fits, too_short};
 
@@ -52,15 +52,15 @@ pub fn segment_with_margin(cost: RtuCost, margin: Ppm) -> RtuCost {
 
 /// A profile of path costs alone.
 pub fn profile_of(samples: &PathSamples, driver: &str, measured: &str, short: bool) -> Profile {
-    let summaries = samples.series().map(|(name, series)| (name.to_owned(), Summary::of(series)));
+    let summaries = samples.series().map(|(series, times)| (series.name().to_owned(), Summary::of(times)));
     Profile {
         version: PROFILE_VERSION,
         measured: measured.into(),
         short,
         machine: Machine::here(driver),
         costs: samples.costs(),
-        turn_ns: Summary::of(&samples.turn).block_ns,
+        turn_ns: Summary::of(samples.of(Series::Turn)).block_ns,
         wake_up_ns: 0,
-        measurements: summaries.into_iter().collect(),
+        measurements: summaries.collect(),
     }
 }

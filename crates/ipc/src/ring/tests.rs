@@ -1,13 +1,13 @@
-//! Both rings end to end in one process, and against a hostile other side.
+//! Both rings end to end in one process.
 
+mod hostile;
+mod ringer;
 mod waiting;
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant as Deadline};
 
-use proptest::prelude::*;
 use punctual_analysis::Nanos;
 use punctual_proto::memory::{Inbox, MessageInfo, MessageRead, MessageWrite, Outbox, Timeliness};
 use rustix::event::epoll;
@@ -15,7 +15,7 @@ use rustix::event::epoll;
 use super::outgoing::PushError;
 use super::*;
 use crate::shm::Region;
-use crate::wake::{Alarm, Doorbell, Rank, RingMemory, RingPath, Ringer, timespec, wait_readable};
+use crate::wake::{Alarm, Doorbell, RingPath, timespec, wait_readable};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -359,140 +359,6 @@ fn no_wake_up_is_lost() {
     producing.join().expect("every message was sent");
 }
 
-#[test]
-fn what_breaks_the_rules_breaks_its_ring_and_rings_the_alarm() {
-    let hostile_positions = [5, u64::MAX, u64::MAX / 2, 1 << 32];
-    for position in hostile_positions {
-        let (mut reader, _writer, hostile, alarm) = outgoing(4, 64);
-        Own(&hostile).position().store(position, Ordering::Relaxed);
-        assert!(reader.take(now()).is_none() && !reader.is_ready() && reader.is_broken(), "{position}");
-        assert!(reader.health().is_broken() && is_readable(&alarm));
-        let (mut inbox, _reader, hostile, alarm) = incoming(4, 64);
-        Own(&hostile).position().store(position, Ordering::Relaxed);
-        assert!(inbox.reserve().is_none() && inbox.is_broken(), "{position}");
-        assert!(inbox.health().is_broken() && is_readable(&alarm));
-    }
-    let (mut reader, mut writer, hostile, _) = outgoing(4, 64);
-    writer.push(&[IoSlice::new(b"ok")]).expect("room");
-    hostile.half(HEADER_BYTES).store(65, Ordering::Relaxed);
-    assert!(reader.take(now()).is_none() && reader.is_broken(), "a length beyond the slot");
-    let (mut inbox, mut reader, hostile, _) = incoming(4, 64);
-    deliver(&mut inbox, 0, b"a");
-    reader.take(|_, _| ()).expect("a message");
-    drop(inbox.reserve().expect("a slot"));
-    Own(&hostile).position().store(0, Ordering::Relaxed);
-    assert!(inbox.reserve().is_none() && inbox.is_broken(), "a position that goes backwards");
-}
-
-#[test]
-fn a_file_of_an_application_is_read_only_after_it_is_sealed() {
-    let shape = RingShape::new(4, 64).expect("a shape");
-    let (mut reader, handles, _doorbell) = outbox(shape, &alarm(), &RingPath::Direct).expect("a ring");
-    let hostile = Region::map(&handles.descriptors[1], shape.file_bytes()).expect("mapped");
-    Own(&hostile).position().store(u64::MAX, Ordering::Relaxed);
-    assert!(reader.take(now()).is_none() && !reader.is_ready() && !reader.is_broken());
-    assert!(reader.health().accept().is_err(), "nothing is sealed");
-    assert!(reader.take(now()).is_none() && !reader.is_broken());
-    Own(&hostile).position().store(0, Ordering::Relaxed);
-    let mut writer = OutboxWriter::attach(handles).expect("attached");
-    writer.push(&[IoSlice::new(b"early")]).expect("room");
-    assert!(reader.take(now()).is_none());
-    let health = reader.health();
-    assert!(health.accept().is_ok() && health.accept().is_ok(), "once or twice");
-    assert_eq!(bytes_of(&reader.take(now()).expect("a message").0), b"early");
-
-    let (mut writer, handles) = inbox(shape, &alarm(), &RingPath::Direct).expect("a ring");
-    let hostile = Region::map(&handles.descriptors[1], HEADER_BYTES as u64).expect("mapped");
-    Own(&hostile).position().store(u64::MAX, Ordering::Relaxed);
-    assert!(deliver(&mut writer, 0, b"early") && !writer.is_broken());
-    Own(&hostile).position().store(0, Ordering::Relaxed);
-    let mut reader = InboxReader::attach(handles).expect("attached");
-    assert_eq!(reader.take(|bytes, _| bytes.to_vec()), Some(b"early".to_vec()));
-    assert!((0..3).all(|_| deliver(&mut writer, 0, b"x")) && writer.reserve().is_none(), "none was taken");
-    writer.health().accept().expect("sealed");
-    assert!(writer.reserve().is_some());
-}
-
-/// Counts how often a thread's rank was raised or lowered.
-struct RaisedRank(std::sync::Arc<AtomicUsize>);
-
-impl Rank for RaisedRank {
-    fn begin(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn raise(&mut self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-    fn lower(&mut self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-    fn follows(&self) -> bool {
-        true
-    }
-}
-
-/// A ring that is over.
-struct Left(OutboxReaderHealth);
-type OutboxReaderHealth = super::outgoing::OutboxHealth;
-
-impl RingMemory for Left {
-    fn is_alone(&self) -> bool {
-        self.0.is_alone()
-    }
-    fn bytes(&self) -> u64 {
-        77
-    }
-    fn descriptors(&self) -> u64 {
-        5
-    }
-}
-
-/// A thread that does not get its scheduling class.
-struct Unfit;
-
-impl Rank for Unfit {
-    fn begin(&mut self) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::PermissionDenied.into())
-    }
-    fn raise(&mut self) {}
-    fn lower(&mut self) {}
-    fn follows(&self) -> bool {
-        false
-    }
-}
-
-#[test]
-fn a_ringer_that_cannot_begin_is_none() {
-    let error = Ringer::start(Box::new(Unfit), alarm()).expect_err("said");
-    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
-}
-
-#[test]
-fn a_ringer_rings_and_buries() {
-    let (reported, freed, broken) = (std::sync::Arc::default(), alarm(), alarm());
-    let rank = Box::new(RaisedRank(std::sync::Arc::clone(&reported)));
-    let ringer = Ringer::start(rank, freed.clone()).expect("a thread");
-    let shape = RingShape::new(4, 64).expect("a shape");
-    let ring_path = RingPath::Ringer(ringer.bells());
-    let (mut writer, handles) = inbox(shape, &broken, &ring_path).expect("a ring");
-    let mut reader = InboxReader::attach(handles).expect("attached");
-    writer.health().accept().expect("sealed");
-    for number in 0..100 {
-        assert!(deliver(&mut writer, number, b"rung for"));
-        assert!(wait_readable(reader.as_fd(), soon()).expect("poll"), "no wake-up for {number}");
-        assert_eq!(reader.take(|_, info| info.number), Some(number));
-        assert!(reader.take(|_, _| ()).is_none());
-    }
-    let (gone, handles, _doorbell) = outbox(shape, &broken, &ring_path).expect("a ring");
-    ringer.release(Box::new(Left(gone.health())));
-    assert!(!wait_readable(freed.as_fd(), Some(Deadline::now() + Duration::from_millis(50))).expect("poll"));
-    assert_eq!(ringer.take_freed(), (0, 0), "the engine still holds it");
-    drop((gone, handles));
-    assert!(wait_readable(freed.as_fd(), soon()).expect("poll"));
-    assert_eq!((ringer.take_freed(), ringer.take_freed()), ((77, 5), (0, 0)));
-    assert!(reported.load(Ordering::SeqCst) >= 2, "raised at its start, lowered for burying");
-}
-
 /// Only the application's own threads pay for the number of waiters at its end.
 #[test]
 fn a_crowd_at_the_applications_end_of_a_doorbell_delays_no_other() {
@@ -508,94 +374,6 @@ fn a_crowd_at_the_applications_end_of_a_doorbell_delays_no_other() {
     for _ in 0..3 {
         theirs.ring();
         assert!(reported(&waiter));
-    }
-}
-
-#[test]
-fn a_claimed_sending_time_is_kept_plausible() {
-    let (mut reader, mut writer, hostile, _) = outgoing(4, 64);
-    assert!(reader.take(now()).is_none());
-    let empty_at = now();
-    for claim in [0, u64::MAX] {
-        let slot = writer.push(&[IoSlice::new(b"x")]).expect("room") as usize;
-        let offset = HEADER_BYTES + slot * (64 + 64);
-        hostile.word(offset + 8).store(claim, Ordering::Relaxed);
-        let (_, sent_at) = reader.take(now()).expect("a message");
-        assert!(sent_at <= now() && sent_at.0 + 1_000_000_000 > empty_at.0, "{claim} became {sent_at:?}");
-    }
-}
-
-#[test]
-fn a_length_that_changes_later_changes_nothing() {
-    let (mut reader, mut writer, hostile, _) = outgoing(2, 64);
-    writer.push(&[IoSlice::new(&[5; 64])]).expect("room");
-    let (message, _) = reader.take(now()).expect("a message");
-    hostile.half(HEADER_BYTES).store(u32::MAX, Ordering::Relaxed);
-    assert_eq!((message.len(), bytes_of(&message)), (64, vec![5; 64]));
-}
-
-/// What an application may do, right or wrong.
-#[derive(Clone, Debug)]
-enum Step {
-    Push(u8),
-    Take,
-    Free(usize),
-    Corrupt { offset: usize, value: u64 },
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        3 => any::<u8>().prop_map(Step::Push),
-        3 => Just(Step::Take),
-        2 => (0..4_usize).prop_map(Step::Free),
-        1 => (0..1_024_usize, prop_oneof![any::<u64>(), 0..16_u64])
-            .prop_map(|(offset, value)| Step::Corrupt { offset: offset / 8 * 8, value }),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Whatever is written anywhere into the shared pages: the daemon's ends neither panic nor hand out more
-    /// than the ring holds, and a ring beside it works on.
-    #[test]
-    fn corruption_harms_only_its_own_ring(steps in proptest::collection::vec(step(), 1..80)) {
-        let (mut reader, mut writer, hostile_out, _) = outgoing(4, 64);
-        let (mut inbox, mut own, hostile_in, _) = incoming(4, 64);
-        let (mut beside, mut beside_writer, _, _) = outgoing(4, 64);
-        let (mut held, mut slots) = (Vec::new(), Vec::new());
-        for (number, step) in steps.into_iter().enumerate() {
-            match step {
-                Step::Push(byte) => {
-                    let _ = writer.push(&[IoSlice::new(&[byte; 33])]);
-                    slots.extend(inbox.reserve());
-                }
-                Step::Take => {
-                    held.extend(reader.take(now()));
-                    if let Some(slot) = slots.pop() {
-                        inbox.publish(slot, MessageInfo { len: 64, ..MessageInfo::default() });
-                    }
-                    own.take(|bytes, _| assert!(bytes.len() <= 64));
-                }
-                Step::Free(index) => {
-                    if index < held.len() {
-                        held.swap_remove(index);
-                    }
-                }
-                Step::Corrupt { offset, value } => {
-                    for region in [&hostile_out, &hostile_in] {
-                        region.word(offset.min(region.len() - 8)).store(value, Ordering::Relaxed);
-                    }
-                }
-            }
-            prop_assert!(held.len() <= 4 && slots.len() <= 4);
-            for (message, sent_at) in &held {
-                prop_assert!(bytes_of(message).len() <= 64 && *sent_at <= now());
-            }
-            beside_writer.push(&[IoSlice::new(&number.to_ne_bytes())]).expect("room");
-            let (message, _) = beside.take(now()).expect("a message");
-            prop_assert_eq!(bytes_of(&message), number.to_ne_bytes().to_vec());
-        }
     }
 }
 

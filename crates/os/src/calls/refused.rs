@@ -115,7 +115,7 @@ fn is_new(kind: Option<ThreadKind>, number: u64) -> bool {
 
 /// Writes one line to standard error. It avoids the log, which this very thread may have locked.
 fn report(kind: Option<ThreadKind>, number: u64) {
-    let mut line = Line { bytes: [0; 200], len: 0 };
+    let mut line = LineBuffer { bytes: [0; 200], len: 0 };
     let kind = kind.unwrap_or(ThreadKind::Service);
     // What does not fit is cut off.
     let _ = writeln!(
@@ -127,12 +127,12 @@ fn report(kind: Option<ThreadKind>, number: u64) {
     unsafe { libc::write(libc::STDERR_FILENO, line.bytes.as_ptr().cast(), line.len) };
 }
 
-struct Line {
+struct LineBuffer {
     bytes: [u8; 200],
     len: usize,
 }
 
-impl Write for Line {
+impl Write for LineBuffer {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         let room = &mut self.bytes[self.len..];
         let taken = text.len().min(room.len());

@@ -106,7 +106,7 @@ pub(super) struct Queue<P> {
     turn_open: bool,
     /// Least recently used first.
     idle: List,
-    capped: Heap,
+    capped: Heap<u32>,
     caps: Caps,
     bounds: Bounds,
     /// Packets of flows that were removed; they count as queued.

@@ -62,15 +62,15 @@ const _: () = assert!(size_of::<Flow>() == 32);
 #[derive(Debug)]
 pub(super) struct Queues<P> {
     flows: Vec<Flow>,
-    free: Vec<u32>,
+    free: Vec<FlowIndex>,
     packets: Slab<Queued<P>>,
     slots_total: usize,
     /// Queue 1: channels by the deadline of their heads.
-    current: Heap,
+    current: Heap<FlowIndex>,
     /// Queue 3: channels by e - h of their heads.
-    early: Heap,
+    early: Heap<FlowIndex>,
     /// Packets of removed channels, with the channel's index and its slots, which are freed with the packets.
-    leaving: Vec<(u32, Fifo, u32)>,
+    leaving: Vec<(FlowIndex, Fifo, u32)>,
 }
 
 impl<P> Queues<P> {
@@ -103,8 +103,8 @@ impl<P> Queues<P> {
         self.slots_total += slots as usize;
         self.packets.add_room(slots);
         if let Some(index) = self.free.pop() {
-            self.flows[index as usize] = flow;
-            return FlowIndex(index);
+            self.flows[index.0 as usize] = flow;
+            return index;
         }
         let flows = self.flows.len() + 1;
         reserve(&mut self.flows, flows);
@@ -130,7 +130,7 @@ impl<P> Queues<P> {
         let (slots, packets) = (known.slots, core::mem::replace(&mut known.packets, Fifo::EMPTY));
         self.slots_total -= slots as usize;
         // The newest is served first, so a removed channel with many packets does not delay the others.
-        self.leaving.push((flow.0, packets, slots));
+        self.leaving.push((flow, packets, slots));
         self.free_some(drained);
     }
 
@@ -147,7 +147,7 @@ impl<P> Queues<P> {
         };
         for _ in 0..LEFTOVERS_MAX {
             let Some(queued) = self.packets.pop(&mut queue) else { break };
-            self.flows[flow as usize].slots_used -= 1;
+            self.flows[flow.0 as usize].slots_used -= 1;
             drained(queued.packet);
         }
         if queue.is_empty() {
@@ -199,11 +199,11 @@ impl<P> Queues<P> {
             Place::Early | Place::Current => {}
             Place::Idle if release > now => {
                 known.place = Place::Early;
-                self.early.push(release.0, flow.0);
+                self.early.push(release.0, flow);
             }
             Place::Idle => {
                 known.place = Place::Current;
-                self.current.push(known.rank(deadline), flow.0);
+                self.current.push(known.rank(deadline), flow);
             }
         }
         Ok(())
@@ -230,13 +230,13 @@ impl<P> Queues<P> {
     /// The size of the packet with the earliest deadline in queue 1, in bytes; call `settle` first.
     pub(super) fn head_bytes(&self) -> Option<u32> {
         let (_, flow) = self.current.peek()?;
-        Some(self.packets.front(&self.flows[flow as usize].packets)?.wire_bytes.get())
+        Some(self.packets.front(&self.flows[flow.0 as usize].packets)?.wire_bytes.get())
     }
 
     /// Takes that packet; its slot stays in use until `release_slot`.
     pub(super) fn pop(&mut self, now: Instant) -> Option<(FlowIndex, Queued<P>)> {
         let (_, flow) = self.current.peek()?;
-        let known = &mut self.flows[flow as usize];
+        let known = &mut self.flows[flow.0 as usize];
         let queued = self.packets.pop(&mut known.packets)?;
         match self.packets.front(&known.packets) {
             Some(next) if next.effective - known.horizon <= now => {
@@ -252,14 +252,14 @@ impl<P> Queues<P> {
                 self.current.pop();
             }
         }
-        Some((FlowIndex(flow), queued))
+        Some((flow, queued))
     }
 
     /// Frees the slot of a packet of `flow` that was taken.
     pub(super) fn release_slot(&mut self, flow: FlowIndex) {
         let known = &mut self.flows[flow.0 as usize];
         known.slots_used = known.slots_used.saturating_sub(1);
-        self.reuse_if_gone(flow.0);
+        self.reuse_if_gone(flow);
     }
 
     /// Time at which the head of queue 3 becomes current.
@@ -306,8 +306,8 @@ impl<P> Queues<P> {
         self.flows.get_mut(flow.0 as usize).filter(|known| !known.retired)
     }
 
-    fn make_current(&mut self, flow: u32) {
-        let known = &mut self.flows[flow as usize];
+    fn make_current(&mut self, flow: FlowIndex) {
+        let known = &mut self.flows[flow.0 as usize];
         match self.packets.front(&known.packets) {
             Some(head) => {
                 known.place = Place::Current;
@@ -320,18 +320,18 @@ impl<P> Queues<P> {
     }
 
     /// The removed channel whose entry is on top of queue 1.
-    fn retired_head(&self) -> Option<u32> {
+    fn retired_head(&self) -> Option<FlowIndex> {
         let (_, flow) = self.current.peek()?;
-        self.flows[flow as usize].packets.is_empty().then_some(flow)
+        self.flows[flow.0 as usize].packets.is_empty().then_some(flow)
     }
 
-    fn leave_heap(&mut self, flow: u32) {
-        self.flows[flow as usize].place = Place::Idle;
+    fn leave_heap(&mut self, flow: FlowIndex) {
+        self.flows[flow.0 as usize].place = Place::Idle;
         self.reuse_if_gone(flow);
     }
 
-    fn reuse_if_gone(&mut self, flow: u32) {
-        let known = &self.flows[flow as usize];
+    fn reuse_if_gone(&mut self, flow: FlowIndex) {
+        let known = &self.flows[flow.0 as usize];
         if known.retired && known.place == Place::Idle && known.slots_used == 0 {
             self.free.push(flow);
         }

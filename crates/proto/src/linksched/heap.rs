@@ -5,11 +5,41 @@
 //! (measured in docs/adr/0003).
 
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 
+use super::parameters::FlowIndex;
 use crate::slab::reserve;
 
 /// Children of a node.
 const ARITY: usize = 8;
+
+/// What names a flow in a heap: a number of 32 bits.
+pub(super) trait Numbered: Copy {
+    /// The flow of this number.
+    fn from_number(number: u32) -> Self;
+    /// The flow's number.
+    fn number(self) -> u32;
+}
+
+/// Guaranteed channels.
+impl Numbered for FlowIndex {
+    fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+    fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// Best-effort flows: their places in the queue's table.
+impl Numbered for u32 {
+    fn from_number(number: u32) -> Self {
+        number
+    }
+    fn number(self) -> u32 {
+        self
+    }
+}
 
 /// Key in the upper 64 bits, flow in the lower 32: one comparison of integers orders both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,15 +67,16 @@ struct Children([Entry; ARITY]);
 
 /// Smallest key first. Node 0 is the root; the children of node n are `children[n]`.
 #[derive(Debug)]
-pub(super) struct Heap {
+pub(super) struct Heap<F> {
     root: Entry,
     children: Vec<Children>,
     len: usize,
+    flows: PhantomData<F>,
 }
 
-impl Heap {
+impl<F: Numbered> Heap<F> {
     pub(super) const fn new() -> Self {
-        Self { root: Entry::LAST, children: Vec::new(), len: 0 }
+        Self { root: Entry::LAST, children: Vec::new(), len: 0, flows: PhantomData }
     }
 
     /// Room for `capacity` flows altogether, so that `push` does not allocate.
@@ -54,20 +85,20 @@ impl Heap {
         reserve(&mut self.children, groups);
     }
 
-    pub(super) fn peek(&self) -> Option<(u64, u32)> {
-        (self.len > 0).then_some((self.root.key(), self.root.flow()))
+    pub(super) fn peek(&self) -> Option<(u64, F)> {
+        (self.len > 0).then_some((self.root.key(), F::from_number(self.root.flow())))
     }
 
-    pub(super) fn push(&mut self, key: u64, flow: u32) {
+    pub(super) fn push(&mut self, key: u64, flow: F) {
         let at = self.len;
         self.len += 1;
         if at > 0 && (at - 1) / ARITY == self.children.len() {
             self.children.push(Children([Entry::LAST; ARITY]));
         }
-        self.sift_up(at, Entry::new(key, flow));
+        self.sift_up(at, Entry::new(key, flow.number()));
     }
 
-    pub(super) fn pop(&mut self) -> Option<(u64, u32)> {
+    pub(super) fn pop(&mut self) -> Option<(u64, F)> {
         let top = self.peek()?;
         self.len -= 1;
         let last = self.get(self.len);
@@ -79,8 +110,8 @@ impl Heap {
     }
 
     /// Takes `flow` out if it is in. O(flows): for flows that close.
-    pub(super) fn remove(&mut self, flow: u32) {
-        let Some(at) = (0..self.len).find(|at| self.get(*at).flow() == flow) else { return };
+    pub(super) fn remove(&mut self, flow: F) {
+        let Some(at) = (0..self.len).find(|at| self.get(*at).flow() == flow.number()) else { return };
         self.len -= 1;
         let last = self.get(self.len);
         self.put(self.len, Entry::LAST);
@@ -193,7 +224,7 @@ mod tests {
     #[test]
     fn a_heap_has_the_room_that_was_made() {
         for capacity in [1, 8, 9, 10, 17, 64, 65, 73, 74] {
-            let mut heap = Heap::new();
+            let mut heap = Heap::<u32>::new();
             heap.reserve(capacity);
             let room = heap.children.capacity();
             (0..capacity).rev().for_each(|flow| heap.push(7, flow as u32));

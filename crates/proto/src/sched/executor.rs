@@ -60,7 +60,7 @@ struct Share {
 pub struct Executor {
     policy: RunPolicy,
     handlers: Vec<Option<Handler>>,
-    free: Vec<u32>,
+    free: Vec<HandlerId>,
     /// Eligible handlers, by urgency.
     ready: IndexedHeap,
     /// Other handlers, by the time at which they become eligible.
@@ -147,9 +147,9 @@ impl Executor {
             account: Account::new(parameters.budget, parameters.trigger),
             share: self.flow_share.map(|bucket| Box::new(Share { bucket, spent_until: None })),
         };
-        if let Some(index) = self.free.pop() {
-            self.handlers[index as usize] = Some(handler);
-            return HandlerId(index);
+        if let Some(id) = self.free.pop() {
+            self.handlers[id.0 as usize] = Some(handler);
+            return id;
         }
         let handlers = self.handlers.len() + 1;
         reserve(&mut self.handlers, handlers);
@@ -168,7 +168,7 @@ impl Executor {
         }
         self.unqueue(id);
         self.handlers[id.0 as usize] = None;
-        self.free.push(id.0);
+        self.free.push(id);
         self.running = self.running.filter(|running| *running != id);
     }
 
@@ -288,14 +288,14 @@ impl Executor {
 
     /// The most urgent ready handler, if the caps let it run: best effort is after all other work.
     fn first_ready(&self) -> Option<HandlerId> {
-        let id = HandlerId(self.ready.peek()?.1);
+        let (_, id) = self.ready.peek()?;
         let waits = self.caps.throttled().is_some() && self.get(id).is_some_and(Handler::takes_turns);
         (!waits).then_some(id)
     }
 
     /// Whether the next handler precedes best effort.
     pub fn has_urgent(&self) -> bool {
-        let next = self.ready.peek().and_then(|(_, id)| self.get(HandlerId(id)));
+        let next = self.ready.peek().and_then(|(_, id)| self.get(id));
         next.is_some_and(|handler| !handler.takes_turns())
     }
 
@@ -320,7 +320,7 @@ impl Executor {
 
     fn unqueue(&mut self, id: HandlerId) {
         for heap in [&mut self.ready, &mut self.waiting, &mut self.clocked] {
-            heap.remove(id.0);
+            heap.remove(id);
         }
     }
 
@@ -342,19 +342,19 @@ impl Executor {
         if let Some(until) = handler.held(now) {
             return self.place_waiting(id, refills.map_or(until, |refills| refills.min(until)));
         }
-        self.waiting.remove(id.0);
-        self.ready.set(id.0, key);
+        self.waiting.remove(id);
+        self.ready.set(id, key);
         match refills {
-            Some(refills) => self.clocked.set(id.0, u128::from(refills.0)),
-            None => self.clocked.remove(id.0),
+            Some(refills) => self.clocked.set(id, u128::from(refills.0)),
+            None => self.clocked.remove(id),
         }
     }
 
     /// Puts a handler among those that become eligible at `until`.
     fn place_waiting(&mut self, id: HandlerId, until: Instant) {
-        self.ready.remove(id.0);
-        self.clocked.remove(id.0);
-        self.waiting.set(id.0, u128::from(until.0));
+        self.ready.remove(id);
+        self.clocked.remove(id);
+        self.waiting.set(id, u128::from(until.0));
     }
 
     /// Makes eligible handlers ready and promotes refilled budgets; `false` if more are due.
@@ -368,7 +368,7 @@ impl Executor {
 
     fn due(&self, now: Instant) -> Option<HandlerId> {
         let first = |heap: &IndexedHeap| heap.peek().filter(|(key, _)| instant(*key) <= now);
-        first(&self.waiting).or_else(|| first(&self.clocked)).map(|(_, id)| HandlerId(id))
+        first(&self.waiting).or_else(|| first(&self.clocked)).map(|(_, id)| id)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use crate::ids::HandlerId;
 use crate::slab::reserve;
 
 const ABSENT: u32 = u32::MAX;
@@ -12,14 +13,14 @@ const ABSENT: u32 = u32::MAX;
 struct Entry(u128);
 
 impl Entry {
-    const fn new(key: u128, handler: u32) -> Self {
-        Self(key << 32 | handler as u128)
+    const fn new(key: u128, handler: HandlerId) -> Self {
+        Self(key << 32 | handler.0 as u128)
     }
     const fn key(self) -> u128 {
         self.0 >> 32
     }
-    const fn handler(self) -> u32 {
-        self.0 as u32
+    const fn handler(self) -> HandlerId {
+        HandlerId(self.0 as u32)
     }
 }
 
@@ -39,14 +40,14 @@ impl IndexedHeap {
         self.positions.resize(self.positions.len().max(handlers), ABSENT);
     }
 
-    pub(super) fn peek(&self) -> Option<(u128, u32)> {
+    pub(super) fn peek(&self) -> Option<(u128, HandlerId)> {
         self.entries.first().map(|entry| (entry.key(), entry.handler()))
     }
 
     /// Puts `handler` in, or gives it another key.
-    pub(super) fn set(&mut self, handler: u32, key: u128) {
+    pub(super) fn set(&mut self, handler: HandlerId, key: u128) {
         let entry = Entry::new(key, handler);
-        match self.positions[handler as usize] {
+        match self.positions[handler.0 as usize] {
             ABSENT => {
                 self.entries.push(entry);
                 self.sift_up(self.entries.len() - 1);
@@ -57,10 +58,10 @@ impl IndexedHeap {
 
     /// Takes `handler` out if it is in.
     #[inline]
-    pub(super) fn remove(&mut self, handler: u32) {
-        let at = self.positions[handler as usize];
+    pub(super) fn remove(&mut self, handler: HandlerId) {
+        let at = self.positions[handler.0 as usize];
         if at != ABSENT {
-            self.positions[handler as usize] = ABSENT;
+            self.positions[handler.0 as usize] = ABSENT;
             self.remove_at(at as usize);
         }
     }
@@ -88,7 +89,7 @@ impl IndexedHeap {
 
     fn put(&mut self, at: usize, entry: Entry) {
         self.entries[at] = entry;
-        self.positions[entry.handler() as usize] = at as u32;
+        self.positions[entry.handler().0 as usize] = at as u32;
     }
 
     fn sift_up(&mut self, mut at: usize) {
@@ -132,7 +133,7 @@ mod tests {
             heap.reserve(handlers);
             let room = |heap: &IndexedHeap| (heap.entries.capacity(), heap.positions.capacity());
             let before = room(&heap);
-            (0..handlers as u32).for_each(|handler| heap.set(handler, u128::from(handler)));
+            (0..handlers as u32).for_each(|handler| heap.set(HandlerId(handler), u128::from(handler)));
             assert_eq!(room(&heap), before, "{handlers} handlers");
         }
     }

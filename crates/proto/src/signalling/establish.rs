@@ -8,8 +8,8 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Soft};
 
 use super::channel::{ChannelRoute, Timer};
-use super::decisions::NextStep;
 use super::message::{Create, Message, Route};
+use super::pending_decisions::NextStep;
 use super::resources::{LocalChannel, Resources};
 use super::states::{Input, State};
 use super::transitions::{InputDetails, ask_final, commit};

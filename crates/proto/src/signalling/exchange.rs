@@ -3,12 +3,12 @@
 use punctual_analysis::Instant;
 
 use super::channel::Channels;
-use super::decisions::Decisions;
+use super::link_events::LinkNews;
 use super::losses::Losses;
 use super::message::Message;
-use super::news::LinkNews;
 use super::packet::{Key, Rejected};
 use super::peer::{Ignored, Peer};
+use super::pending_decisions::Decisions;
 use super::random::SplitMix64;
 use super::rates::Closed;
 use super::requests::{Refused, Requests};

@@ -1,4 +1,4 @@
-//! RTCOP's messages. They travel in order and exactly once between neighbours ([`super::stream`]).
+//! RTCOP's messages. They travel in order and exactly once between neighbours ([`super::reliable_stream`]).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Contract, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
-use super::rate_word::RateWord;
+use super::rate_messages::RateWord;
 use super::source_turns::Source;
 use crate::api::{
     Breach, ChannelRefusal, CloseReason, LateArrivals, Passed, Receipt, StageGrant, StageName, Tally, UserId,

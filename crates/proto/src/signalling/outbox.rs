@@ -13,8 +13,8 @@ use punctual_analysis::Instant;
 
 use super::accounts::Entry;
 use super::message::Message;
+use super::reliable_stream::{Full, SendStream};
 use super::source_turns::{Place, Source, SourceTurns};
-use super::stream::{Full, SendStream};
 use crate::ids::{ChannelNumber, Epoch, NodeId, PathId};
 use crate::limits::{ANSWERS_WAITING_MAX, ASK_WAIT_MAX, ASKS_WAITING_MAX, SIGNAL_AHEAD_SEGMENTS};
 

@@ -16,7 +16,7 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 use punctual_trial::{Defence, holds};
 use serde::{Deserialize, Serialize};
 
-use super::stream::Received;
+use super::reliable_stream::Received;
 use crate::ids::{Epoch, Life, NodeId};
 use crate::limits::SIGNAL_BYTES_MAX;
 use crate::seal::{ENVELOPE_BYTES, NUMBER_OFFSET, SEAL_OFFSET, SealKey};

@@ -11,8 +11,8 @@ use core::ops::Range;
 
 use punctual_analysis::{Instant, Nanos};
 
-use super::decisions::NextStep;
 use super::message::{Create, Message, Route};
+use super::pending_decisions::NextStep;
 use super::resources::{LocalChannel, Resources};
 use super::source_turns::Source;
 use super::states::Input;

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{BitRate, Instant, Ppm};
 
 use super::message::{Create, Message};
-use super::rate_word::RateWord;
+use super::rate_messages::RateWord;
 use super::resources::Resources;
 use super::{Attempt, Signalling};
 use crate::api::{CloseReason, Event, OpenRequest, RefuseCause};

@@ -3,6 +3,7 @@
 use punctual_analysis::{Instant, Nanos};
 
 use super::clock::ClockOffset;
+use super::link_events::LinkNews;
 use super::peer::Presence;
 use super::resources::LocalChannel;
 use super::states::State;
@@ -70,7 +71,7 @@ impl Signalling {
             travel_max: peer.travel_max(),
             round_trip_min: peer.clock().round_trip_min(),
             round_trip_recent: peer.clock().round_trip_recent(),
-            unauthenticated: self.links.news.get(index).map_or(0, |news| news.unauthenticated),
+            unauthenticated: self.links.news.get(index).map_or(0, LinkNews::unauthenticated),
             foreign_version: peer.foreign_version(),
             packets_foreign: peer.packets_foreign(),
         })

@@ -1,15 +1,15 @@
 //! RTCOP and HELLO between real instances on a virtual clock and a hostile medium.
 
 mod crowds;
-mod deciding;
 mod ends;
 mod establishment;
 mod faults;
 mod limits;
+mod link_events;
 mod network;
-mod news;
-mod offers;
+mod offer_probes;
 mod order;
 mod properties;
 mod seals;
+mod stage_decisions;
 mod versions;

@@ -239,13 +239,13 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct CommandLine {
         #[command(flatten)]
         sim: Sim,
     }
 
     fn parse(line: &str) -> Result<Sim, clap::Error> {
-        Line::try_parse_from(["sim"].into_iter().chain(line.split_whitespace())).map(|line| line.sim)
+        CommandLine::try_parse_from(["sim"].into_iter().chain(line.split_whitespace())).map(|line| line.sim)
     }
 
     #[test]

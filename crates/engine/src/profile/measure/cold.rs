@@ -16,7 +16,7 @@ use punctual_os::now;
 use punctual_proto::Nanos;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{Chain, LOST, Lane, MeasureError, PathSamples, Rings, SMALL_BYTES};
+use super::{Chain, LOST, Lane, MeasureError, PathSamples, Rings, SMALL_BYTES, Series};
 
 /// Idle time before each message.
 const IDLE: Nanos = Nanos::from_millis(4);
@@ -86,17 +86,17 @@ pub(super) fn one<R: Rings>(
     others.wake(1).map_err(os("waking a sleeper"))?;
     let rung_at = now();
     let Some(((send, forward), receive)) = steps.filter(|_| rings.receive(&mut lane.reader)) else {
-        samples.lost += 1;
+        samples.lose();
         chain.drain(rings, lane, now() + LOST);
         return Ok(());
     };
     let parts = [
-        (&mut samples.cold_send, taken.since(woken).0 + send.all_ns),
-        (&mut samples.cold_forward, forward.all_ns),
-        (&mut samples.cold_receive, receive.all_ns),
-        (&mut samples.cold_wake, rung_at.since(received).0),
+        (Series::ColdSend, taken.since(woken).0 + send.all_ns),
+        (Series::ColdForward, forward.all_ns),
+        (Series::ColdReceive, receive.all_ns),
+        (Series::ColdWake, rung_at.since(received).0),
     ];
-    samples.cold_all.push(parts.iter().map(|(_, ns)| ns).sum());
-    parts.into_iter().for_each(|(series, ns)| series.push(ns));
+    samples.push(Series::ColdAll, parts.iter().map(|(_, ns)| ns).sum());
+    parts.into_iter().for_each(|(series, ns)| samples.push(series, ns));
     Ok(())
 }

@@ -314,7 +314,7 @@ impl<R: Rings> Chain<R> {
     }
 
     /// Measures the cost of a turn without work: a check of the descriptors, of the node and of the clock.
-    pub fn idle_turn(&mut self, samples: &mut Vec<u64>) {
+    pub fn idle_turn(&mut self) -> Option<u64> {
         let begun = now();
         let host = &mut self.forwarder;
         let ready = host.waiter.wait(Some(Nanos::ZERO)).unwrap_or(0);
@@ -322,9 +322,8 @@ impl<R: Rings> Chain<R> {
         let due = host.node.poll_timeout();
         let ended = now();
         // Readiness is edge-triggered: the edges of packets that were taken since belong to this turn.
-        if unit.is_none() && ready <= host.drivers.len() * 2 && due.is_none_or(|due| due > begun) {
-            samples.push(ended.since(begun).0);
-        }
+        let is_idle = unit.is_none() && ready <= host.drivers.len() * 2 && due.is_none_or(|due| due > begun);
+        is_idle.then(|| ended.since(begun).0)
     }
 
     /// Removes the packets that a lost message has left on the way.

@@ -14,7 +14,7 @@ use punctual_proto::{Instant, Nanos};
 use punctual_tcp::endsystem::{CallOutcome, Endsystem, Rings as TcpRings, Segments};
 use punctual_tcp::{Config, Flow, Secrets, State};
 
-use super::{LANES, MeasureError, PathSamples, Plan, Rings, WARM_UP};
+use super::{LANES, MeasureError, PathSamples, Plan, Rings, Series, WARM_UP};
 use crate::memory::HostMemory;
 
 /// Largest packet: a frame of Ethernet.
@@ -86,7 +86,7 @@ pub(super) fn measure<R: Rings>(
             let counts = (round >= WARM_UP).then_some(&mut *samples);
             pair.held(rings, &mut lanes[(round / HELD_SHARE) % LANES], counts)?;
         }
-        if samples.segment_in.len() >= plan.messages || now() > until {
+        if samples.of(Series::SegmentIn).len() >= plan.messages || now() > until {
             break;
         }
     }
@@ -149,12 +149,12 @@ impl<'a, R: Rings> Pair<'a, R> {
         let all = times.into_iter().chain(acknowledged).collect::<Option<Vec<_>>>();
         match (samples, all.as_deref()) {
             (Some(samples), Some(&[out, input, ack_out, ack_in])) if came => {
-                samples.segment_out.push(out);
-                samples.segment_in.push(input);
-                samples.ack_out.push(ack_out);
-                samples.ack_in.push(ack_in);
+                samples.push(Series::SegmentOut, out);
+                samples.push(Series::SegmentIn, input);
+                samples.push(Series::AckOut, ack_out);
+                samples.push(Series::AckIn, ack_in);
             }
-            (Some(samples), _) => samples.lost += 1,
+            (Some(samples), _) => samples.lose(),
             (None, _) => {}
         }
         Ok(())
@@ -174,7 +174,7 @@ impl<'a, R: Rings> Pair<'a, R> {
         while rings.receive(&mut ends[1].reader) {}
         let (_, took) = self.input(1, ends[1].index);
         if let Some(samples) = samples {
-            samples.segment_call.push(took);
+            samples.push(Series::SegmentCall, took);
         }
         while rings.receive(&mut ends[1].reader) || self.input(1, ends[1].index).0.delivered {}
         Ok(())

@@ -3,7 +3,7 @@
 use punctual_analysis::Instant;
 
 use super::Plane;
-use crate::api::Notice;
+use crate::api::{LostWhy, Notice};
 use crate::ids::{ChannelId, PathId};
 use crate::memory::Memory;
 use crate::times::earliest;
@@ -18,7 +18,7 @@ impl<M: Memory> Plane<M> {
     /// at a host before.
     pub fn note_demoted_dropped(&mut self, path: &PathId) {
         let Some((channel, clip)) = self.channels.clip_of_path(path) else { return };
-        clip.counters.demoted_dropped += 1;
+        clip.counters.drop_packet(LostWhy::Demoted);
         self.check_for_end(channel);
     }
 

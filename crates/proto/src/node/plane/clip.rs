@@ -1,17 +1,14 @@
 //! A clip: a channel's end (or passage) at this host with its message queue, handler and packet queue
 //! (CLIPS 4.3). Source, forwarder and sink differ in what is queued; what they share is in [`Clip`].
 
-use core::ops::AddAssign;
-
 use punctual_analysis::{Guarantee, Instant, Nanos};
 
 use super::{
-    Channels, Clip, Forwarder, Links, PacketIn, PacketQueue, PendingOutput, RoleState, Sink, SinkEnd, Source,
-    SourceEnd,
+    Channels, Clip, Forwarder, Links, PacketIn, PacketQueue, PendingOutput, PooledFrames, RoleState, Sink,
+    SinkEnd, SoftTerms, Source, SourceEnd,
 };
-use crate::api::{ChannelCounters, DroppedPackets, Notice, Passed, Receipt, Tally};
+use crate::api::{ChannelCounters, Notice, Passed, Receipt, Tally};
 use crate::ids::{ChannelId, LinkId, PathId};
-use crate::lateness::Timeliness;
 use crate::linksched::FlowIndex;
 use crate::memory::{Inbox, Memory, Outbox};
 use crate::slab::{Linked, Next, Slab};
@@ -24,25 +21,6 @@ pub(in crate::node) struct LinkReservation {
     pub flow: FlowIndex,
     /// d(k) of the link.
     pub bound: Nanos,
-}
-
-/// Terms that only soft channels have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::node) struct SoftTerms {
-    /// The smallest slack in nanoseconds at which a packet has not expired. The least value if late packets
-    /// are delivered too.
-    pub slack_ns_min: i64,
-    /// The channel's part of the frame pool of its incoming link. `None` if the channel has frames of its own, or no
-    /// incoming link.
-    pub pooled: Option<PooledFrames>,
-}
-
-/// A soft channel's part of a frame pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::node) struct PooledFrames {
-    /// The link whose driver's frames they are.
-    pub link: LinkId,
-    pub kept: u32,
 }
 
 /// State of a source's end.
@@ -240,46 +218,32 @@ impl<M: Memory> Clip<M> {
     pub fn lost(&self) -> u64 {
         let RoleState::Sink(Sink { reassembly, at_deadline, .. }) = &self.role else { return 0 };
         let held = at_deadline.as_ref().map_or(0, |at_deadline| at_deadline.held.len());
-        let here = self.counters.messages_out + held as u64 + reassembly.in_progress() as u64;
+        let here = self.counters.messages_out() + held as u64 + reassembly.in_progress() as u64;
         reassembly.seen_until().saturating_sub(here)
     }
 
     /// The report to the source about its messages.
     pub fn receipt(&self) -> Receipt {
-        let Counters { messages_in, messages_out, misses, perhaps_late, unmeasured, latency_max, .. } =
-            self.counters;
-        Receipt {
-            received: messages_in,
-            passed: self.passed(),
-            lost_at: None,
-            delivered: messages_out,
-            late: misses.into(),
-            perhaps_late: perhaps_late.into(),
-            unmeasured: unmeasured.into(),
-            lost: self.lost(),
-            latency_max,
-        }
+        self.counters.receipt(self.lost())
     }
 
     /// Counts of what has passed this host.
     pub fn passed(&self) -> Passed {
-        let Counters { packets_in, packets_out, messages_out, .. } = self.counters;
-        Passed { packets_in, packets_out, messages_out, thrown: self.counters.thrown() }
+        self.counters.passed()
     }
 
     /// Counts of what has left a source.
     pub fn sent(&self) -> Tally {
-        Tally { packets: self.counters.packets_out, digest: self.counters.digest }
+        self.counters.sent()
     }
 
     /// Whether the channel is closing and every packet that was still to come was sent on, delivered or
     /// dropped. Does not count packets that wait here as best effort.
     pub fn has_ended(&self) -> bool {
-        let Counters { packets_in: packets, packets_out, digest, .. } = self.counters;
-        self.last.as_deref().is_some_and(|last| *last == Tally { packets, digest })
+        self.last.as_deref().is_some_and(|last| *last == self.counters.came())
             && match &self.role {
                 RoleState::Source(_) => false,
-                RoleState::Forwarder(_) => packets_out + self.counters.thrown().all() >= packets,
+                RoleState::Forwarder(_) => self.counters.has_passed_all(),
                 RoleState::Sink(sink) => {
                     sink.input.packets_used == 0
                         && sink.at_deadline.as_ref().is_none_or(|at_deadline| at_deadline.held.is_empty())
@@ -289,7 +253,7 @@ impl<M: Memory> Clip<M> {
 
     /// Counters of this end, as `channels` shows them.
     pub fn counted(&self) -> ChannelCounters {
-        ChannelCounters { lost: self.lost(), ..self.counters.shown() }
+        self.counters.shown(self.lost())
     }
 
     /// Whether not every message is promised.
@@ -305,100 +269,6 @@ pub(super) fn give_back_frames<M: Memory>(soft: Option<&mut SoftTerms>, count: u
     links.states[usize::from(link.0)].frames.pooled -= count;
 }
 
-/// Counters of one end of a channel, or of the part that passes through.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::node) struct Counters {
-    pub messages_in: u64,
-    pub messages_out: u64,
-    pub bytes_out: u64,
-    pub latency_max: Nanos,
-    pub occupancy_max: u32,
-    pub delayed: Count,
-    pub dropped: Count,
-    pub demoted: Count,
-    pub misses: Count,
-    pub perhaps_late: Count,
-    pub unmeasured: Count,
-    pub late_arrivals: Count,
-    pub incomplete: Count,
-    pub overruns: Count,
-    pub no_buffer: Count,
-    pub no_slot: Count,
-    pub demoted_dropped: Count,
-    pub expired: Count,
-    pub packets_in: u64,
-    pub packets_out: u64,
-    /// Digest of the packets that have left a source, or that have come to another host ([`Tally`]).
-    pub digest: u64,
-}
-
-/// Number of occurrences of an error. Saturates: at the shortest interval of a contract, reaching 2^32 takes
-/// 71 minutes of uninterrupted errors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::node) struct Count(pub u32);
-
-impl AddAssign<u32> for Count {
-    fn add_assign(&mut self, more: u32) {
-        self.0 = self.0.saturating_add(more);
-    }
-}
-
-impl From<Count> for u64 {
-    fn from(count: Count) -> Self {
-        count.0.into()
-    }
-}
-
-impl Counters {
-    /// Counts a message with a guarantee by its timeliness.
-    pub fn judge(&mut self, timeliness: Timeliness) {
-        match timeliness {
-            Timeliness::InTime => {}
-            Timeliness::PerhapsLate => self.perhaps_late += 1,
-            Timeliness::Late => self.misses += 1,
-            Timeliness::Unmeasured => self.unmeasured += 1,
-        }
-    }
-
-    /// Packets that were dropped here.
-    fn thrown(&self) -> DroppedPackets {
-        DroppedPackets {
-            no_buffer: self.no_buffer.into(),
-            no_slot: self.no_slot.into(),
-            demoted: self.demoted_dropped.into(),
-            expired: self.expired.into(),
-            receiver_full: self.overruns.into(),
-        }
-    }
-
-    /// Counters as `channels` shows them. `lost` is not counted here: it follows from the message numbers
-    /// that are missing.
-    fn shown(&self) -> ChannelCounters {
-        ChannelCounters {
-            messages_in: self.messages_in,
-            messages_out: self.messages_out,
-            bytes_out: self.bytes_out,
-            delayed: self.delayed.into(),
-            dropped: self.dropped.into(),
-            demoted: self.demoted.into(),
-            misses: self.misses.into(),
-            perhaps_late: self.perhaps_late.into(),
-            unmeasured: self.unmeasured.into(),
-            late_arrivals: self.late_arrivals.into(),
-            lost: 0,
-            incomplete: self.incomplete.into(),
-            overruns: self.overruns.into(),
-            overflows: u64::from(self.no_buffer) + u64::from(self.no_slot),
-            demoted_dropped: self.demoted_dropped.into(),
-            packets_in: self.packets_in,
-            packets_out: self.packets_out,
-            expired: self.expired.into(),
-            latency_max: self.latency_max,
-            occupancy_max: self.occupancy_max,
-        }
-    }
-}
-
 /// The notices that the application has already received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::node) struct NoticesGiven(u8);
@@ -410,23 +280,5 @@ impl NoticesGiven {
         let news = self.0 & bit == 0;
         self.0 |= bit;
         news
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Count, Counters, Timeliness};
-
-    #[test]
-    fn each_message_is_judged_once() {
-        let judged = |timeliness| {
-            let mut counters = Counters::default();
-            counters.judge(timeliness);
-            [counters.perhaps_late, counters.misses, counters.unmeasured]
-        };
-        assert_eq!(judged(Timeliness::InTime), [0, 0, 0].map(Count));
-        assert_eq!(judged(Timeliness::PerhapsLate), [1, 0, 0].map(Count));
-        assert_eq!(judged(Timeliness::Late), [0, 1, 0].map(Count));
-        assert_eq!(judged(Timeliness::Unmeasured), [0, 0, 1].map(Count));
     }
 }

@@ -7,7 +7,7 @@ use super::best_effort::key_of;
 use super::clip::give_back_frames;
 use super::work::Unit;
 use super::{Clip, Forwarder, Plane, RoleState};
-use crate::api::WorkKind;
+use crate::api::{LostWhy, WorkKind};
 use crate::ids::ChannelId;
 use crate::linksched::Guaranteed;
 use crate::memory::Memory;
@@ -40,7 +40,7 @@ impl<M: Memory> Plane<M> {
         while let Some(packet) = forwarder.input.pop_for(&mut self.context.waiting, &mut left) {
             let number = packet.header.message;
             if forwarder.dropping == Some(number) {
-                counters.no_slot += 1;
+                counters.drop_packet(LostWhy::NoSlot);
                 self.drops.no_slot += 1;
                 freed += 1;
                 continue;
@@ -56,9 +56,9 @@ impl<M: Memory> Plane<M> {
             let effective = forwarder.link_arrivals.accept(number, nominal.max(received));
             let key = Guaranteed { effective, deadline: effective + forwarder.reservation.bound, wire_bytes };
             let reference = Packet::Forward { channel, header: packet.header, frame: packet.frame, nominal };
-            counters.messages_in += u64::from(packet.header.fragment == 0);
+            counters.message_begun(&packet.header);
             if state.scheduler.enqueue(now, forwarder.reservation.flow, key, reference).is_err() {
-                counters.no_slot += 1;
+                counters.drop_packet(LostWhy::NoSlot);
                 self.drops.no_slot += 1;
                 freed += 1;
                 forwarder.dropping = Some(number);

@@ -12,12 +12,13 @@ mod accounts;
 mod admit;
 mod backlog;
 mod best_effort;
+mod best_effort_flow;
 mod buffers;
 mod channels;
 mod clip;
+mod counters;
 mod filler;
 mod filters;
-mod flow;
 mod forward;
 mod leftovers;
 mod link_state;
@@ -47,15 +48,16 @@ use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals
 use punctual_analysis::{Instant, Nanos};
 
 pub(super) use self::best_effort::Message;
+pub(super) use self::best_effort_flow::FlowRoute;
 #[cfg(test)]
 pub(super) use self::filler::filler_header;
-pub(super) use self::flow::FlowRoute;
 pub(super) use self::outgoing::room_bytes;
 pub(super) use self::source::Portion;
 
 use self::backlog::Backlog;
 use self::best_effort::{Arrivals, Binding, Slot};
-use self::clip::{Counters, Ending, LinkReservation, NoticesGiven, SoftTerms};
+use self::clip::{Ending, LinkReservation, NoticesGiven};
+use self::counters::Counters;
 use self::filler::Filler;
 use self::leftovers::Leftovers;
 use self::outgoing::{Messages, Outgoing};
@@ -287,6 +289,25 @@ struct Clip<M: Memory> {
     counters: Counters,
     notices_given: NoticesGiven,
     role: RoleState<M>,
+}
+
+/// Terms that only soft channels have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SoftTerms {
+    /// The smallest slack in nanoseconds at which a packet has not expired. The least value if late packets
+    /// are delivered too.
+    slack_ns_min: i64,
+    /// The channel's part of the frame pool of its incoming link. `None` if the channel has frames of its own, or no
+    /// incoming link.
+    pooled: Option<PooledFrames>,
+}
+
+/// A soft channel's part of a frame pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PooledFrames {
+    /// The link whose driver's frames they are.
+    link: LinkId,
+    kept: u32,
 }
 
 /// State that a channel's role keeps.

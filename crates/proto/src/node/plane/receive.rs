@@ -8,9 +8,10 @@ use punctual_analysis::arrival::{Arrival, Verdict};
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_trial::{Defence, holds};
 
-use super::clip::PooledFrames;
-use super::{Clip, Context, Links, PacketIn, PacketQueue, Plane, Processor, RoleState, SignalIn, Waiting};
-use crate::api::{Port, Tally};
+use super::{
+    Clip, Context, Links, PacketIn, PacketQueue, Plane, PooledFrames, Processor, RoleState, SignalIn, Waiting,
+};
+use crate::api::{LostWhy, Port};
 use crate::ids::LinkId;
 use crate::limits::{HEADER_BYTES, SIGNALS_WAITING_MAX};
 use crate::memory::Memory;
@@ -90,18 +91,16 @@ impl<M: Memory> Plane<M> {
         let state = &mut self.context.links.states[usize::from(link.0)];
         let wire_bytes = state.wire_bytes(header.payload_bytes);
         clip.touch(&mut self.context.news);
-        clip.counters.packets_in += 1;
-        clip.counters.digest =
-            clip.counters.digest.wrapping_add(Tally::mark(header.message, header.fragment));
+        clip.counters.packet_came(header);
         if clip.has_expired(header) {
-            clip.counters.expired += 1;
+            clip.counters.drop_packet(LostWhy::Expired);
             return self.check_for_end(channel);
         }
         let mut header = *header;
         if let Some(late) = state.neighbour.bring_here(&mut header, received) {
             state.watches.arrivals.late(late, now);
             self.context.news.stirred = true;
-            clip.counters.late_arrivals += 1;
+            clip.counters.came_late();
         }
         let header = &header;
         match clip.police(header, wire_bytes, received) {
@@ -112,13 +111,13 @@ impl<M: Memory> Plane<M> {
                 if clip.queue(packet, &mut self.context, &self.stages) {
                     clip.arm_input(&mut self.context, now);
                 } else {
-                    clip.counters.no_buffer += 1;
+                    clip.counters.drop_packet(LostWhy::NoBuffer);
                     self.drops.no_buffer += 1;
                     self.check_for_end(channel);
                 }
             }
             Some(Verdict::Demoted) => {
-                clip.counters.demoted += 1;
+                clip.counters.demote();
                 // Slack is meaningless after demotion, so clear it.
                 let header = Header { demoted: true, slack_ns: 0, age: Age::NONE, ..*header };
                 if !self.receive_best_effort(link, received, frame, header, now) {
@@ -230,7 +229,7 @@ impl<M: Memory> Clip<M> {
             *kept += 1;
             states[usize::from(link.0)].frames.pooled += 1;
         }
-        self.counters.occupancy_max = self.counters.occupancy_max.max(used);
+        self.counters.occupy(used);
         true
     }
 

@@ -3,10 +3,11 @@
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Instant, Nanos, Ppm};
 
-use super::clip::{Count, Counters, Run, give_back_frames};
+use super::clip::{Run, give_back_frames};
+use super::counters::Counters;
 use super::work::Unit;
 use super::{Clip, Held, HeldDeliveries, Plane, Sink, SinkEnd};
-use crate::api::{Notice, WorkKind};
+use crate::api::{LostWhy, Notice, WorkKind};
 use crate::fragment::Outcome;
 use crate::ids::ChannelId;
 use crate::lateness::{Timeliness, drifted, timeliness};
@@ -54,9 +55,9 @@ impl<M: Memory> Plane<M> {
     pub fn run_delivery(&mut self, channel: ChannelId, now: Instant) {
         let Some(mut end) = self.channels.sink(channel) else { return };
         end.touch(&mut self.context.news);
-        let before = end.counters.misses;
+        let before = end.counters.misses();
         end.deliver_held(self.config.clock_tolerance, now);
-        let (is_late, closes) = (end.counters.misses > before, end.closes);
+        let (is_late, closes) = (end.counters.misses() > before, end.closes);
         if is_late {
             self.notice(channel, Notice::Late);
         }
@@ -71,8 +72,8 @@ impl<M: Memory> Plane<M> {
         let mut late = Nanos::ZERO;
         let Some(mut end) = self.channels.sink(channel) else { return };
         end.touch(&mut self.context.news);
-        let before = (end.counters.misses, end.counters.overruns);
-        let is_first = end.counters.messages_in == 0;
+        let before = (end.counters.misses(), end.counters.overruns());
+        let is_first = end.counters.is_new();
         let (mut left, mut freed) = (packets, 0);
         while let Some(packet) = end.sink.input.pop_for(&mut self.context.waiting, &mut left) {
             freed += 1;
@@ -80,7 +81,7 @@ impl<M: Memory> Plane<M> {
             let payload = payload_of(&packet.header, packet.frame.as_ref());
             end.accept(&packet.header, payload, packet.nominal, host, now);
         }
-        let after = (end.counters.misses, end.counters.overruns);
+        let after = (end.counters.misses(), end.counters.overruns());
         let closes = end.closes;
         give_back_frames(end.soft, freed, &mut self.context.links);
         self.note_service(channel, late, now);
@@ -105,9 +106,9 @@ impl<M: Memory> Plane<M> {
         let Some((channel, mut end)) = found else { return self.drops.unknown_path += 1 };
         let host = Host { margin: self.config.wakeup_margin, tolerance: self.config.clock_tolerance };
         end.touch(&mut self.context.news);
-        let before = end.counters.misses;
+        let before = end.counters.misses();
         end.accept(header, payload_of(header, frame.as_ref()), now, host, now);
-        let is_late = end.counters.misses > before;
+        let is_late = end.counters.misses() > before;
         self.arm_clip(channel, now);
         if is_late {
             self.notice(channel, Notice::Late);
@@ -135,7 +136,7 @@ impl<M: Memory> SinkEnd<'_, M> {
         let judge = Judge { deadline, tolerance: host.tolerance, now };
         let Self { sink, counters, cpu_bound, .. } = self;
         let Sink { reassembly, inbox, upstream, .. } = sink;
-        counters.messages_in += u64::from(header.fragment == 0);
+        counters.message_begun(header);
         match reassembly.accept(header, payload, || inbox.as_mut()?.reserve()) {
             Outcome::Complete { slot, demoted } => {
                 let by_slack = active(Mutation::LatenessBySlack);
@@ -164,11 +165,11 @@ impl<M: Memory> SinkEnd<'_, M> {
                     None => deliver(inbox.as_mut(), counters, slot, info, judge),
                 }
             }
-            Outcome::NoSlot => counters.overruns += 1,
-            Outcome::Rejected(_) => counters.dropped += 1,
+            Outcome::NoSlot => counters.drop_packet(LostWhy::ReceiverFull),
+            Outcome::Rejected(_) => counters.reject(1),
             Outcome::Stored | Outcome::Duplicate | Outcome::Stale => {}
         }
-        counters.incomplete = Count(u32::try_from(sink.reassembly.incomplete()).unwrap_or(u32::MAX));
+        counters.set_incomplete(sink.reassembly.incomplete());
     }
 
     /// Delivers held messages that are due, up to the limit of a unit.
@@ -203,8 +204,7 @@ fn deliver<I: Inbox>(
     judge: Judge,
 ) {
     let Some(inbox) = inbox else { return };
-    counters.messages_out += 1;
-    counters.bytes_out += u64::from(info.len);
+    counters.message_left(info.len);
     let latency = judge.now.since(info.logical_arrival);
     // This host's clock drifts while it measures.
     let clock_error = info.clock_error.map(|error| error + drifted(judge.tolerance, latency));
@@ -212,7 +212,7 @@ fn deliver<I: Inbox>(
     if !info.unpromised {
         counters.judge(timeliness);
         if clock_error.is_some() {
-            counters.latency_max = counters.latency_max.max(latency);
+            counters.took(latency);
         }
     }
     inbox.publish(slot, MessageInfo { delivered: judge.now, clock_error, timeliness, ..info });

@@ -112,7 +112,7 @@ impl<M: Memory> Plane<M> {
         // of the flow.
         (0..packets).try_for_each(|_| source.make_fragment(channel, cpu_bound, state, messages, now));
         let used = state.scheduler.occupancy(source.reservation.flow).slots_used_max;
-        counters.occupancy_max = counters.occupancy_max.max(used);
+        counters.occupy(used);
         // If the adapter sets the pace, or had no room, the source may have waited for the adapter.
         if state.config.pace == Pacing::Clock && now.since(state.watches.full_at) >= WATCH_SLOT {
             self.note_service(channel, due.map_or(Nanos::ZERO, |due| now.since(due)), now);
@@ -249,15 +249,15 @@ impl<M: Memory> SourceEnd<'_, M> {
             drained.taken += 1;
             let sent = claimed.min(now);
             let number = source.number_next;
-            counters.messages_in += 1;
+            counters.message_taken();
             if message.len() > contract.message_bytes_max {
-                counters.dropped += 1;
+                counters.reject(1);
                 drained.policed = true;
                 continue;
             }
             let verdict = source.regulator.accept_seen(sent, seen - wakeup, contract.policing);
             drained.policed |= !matches!(verdict, SourceVerdict::Conforming { .. });
-            counters.delayed += u32::from(matches!(verdict, SourceVerdict::Delayed { .. }));
+            counters.delay(matches!(verdict, SourceVerdict::Delayed { .. }).into());
             let kept = match verdict {
                 SourceVerdict::Conforming { logical } | SourceVerdict::Delayed { logical } => {
                     let arrival = Arrival { logical, claimed: source.regulator.claimed() };
@@ -265,12 +265,12 @@ impl<M: Memory> SourceEnd<'_, M> {
                 }
                 SourceVerdict::Dropped => false,
                 SourceVerdict::Demoted => {
-                    counters.demoted += 1;
+                    counters.demote();
                     source.demote(messages, message, number, sent)
                 }
             };
             source.number_next += u64::from(kept);
-            counters.dropped += u32::from(!kept);
+            counters.reject((!kept).into());
         }
         source.rest_since = (!drained.is_empty && source.holds_more()).then_some(seen);
         drained

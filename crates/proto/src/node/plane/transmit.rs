@@ -8,7 +8,7 @@ use super::clip::give_back_frames;
 use super::outgoing::{Fragment, Messages, Outgoing};
 use super::source::Portion;
 use super::{Plane, SourceEnd};
-use crate::api::{PacketOut, Port, Tally, Transmit};
+use crate::api::{PacketOut, Port, Transmit};
 use crate::config::Pacing;
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
 use crate::limits::{HEADER_BYTES, WATCH_SLOT};
@@ -117,12 +117,11 @@ impl<M: Memory> Plane<M> {
                 let clip = self.channels.clips.get_mut(channel)?;
                 give_back_frames(clip.soft.as_deref_mut(), 1, &mut self.context.links);
                 let bound = clip.role.forwarder_mut()?.reservation.bound;
-                clip.counters.packets_out += 1;
+                clip.counters.packet_passed();
                 let (slack_ns, closes) = ((nominal + bound).minus(departure), clip.last.is_some());
                 let age = Age::of(departure.since(header.logical_arrival));
                 if header.fragment + 1 == header.fragments {
-                    clip.counters.messages_out += 1;
-                    clip.counters.bytes_out += u64::from(header.message_bytes);
+                    clip.counters.message_left(header.message_bytes);
                 }
                 if closes {
                     self.check_for_end(channel);
@@ -147,7 +146,7 @@ impl<M: Memory> Plane<M> {
             return;
         }
         let Some((channel, clip)) = self.channels.clip_of_path(&header.path) else { return };
-        clip.counters.packets_out += 1;
+        clip.counters.packet_passed();
         self.check_for_end(channel);
     }
 
@@ -170,11 +169,9 @@ impl<M: Memory> Plane<M> {
             ..header_of(Kind::Guaranteed, local.path, local.cookie, NodeId(0), &fragment)
         };
         let len = copy_message(&header, &source.outgoing, &self.context.messages, number, out);
-        counters.packets_out += 1;
-        counters.digest = counters.digest.wrapping_add(Tally::mark(header.message, header.fragment));
+        counters.packet_sent(&header);
         if source.outgoing.sent(&mut self.context.messages, number) {
-            counters.messages_out += 1;
-            counters.bytes_out += u64::from(fragment.message_bytes);
+            counters.message_left(fragment.message_bytes);
             // A ring slot is free: a message that waits in the application's ring may be taken.
             self.serve_ring(channel, Portion::ALONE, now);
         } else {
@@ -202,8 +199,7 @@ impl<M: Memory> Plane<M> {
             ..header_of(Kind::Guaranteed, local.path, local.cookie, NodeId(0), &fragment)
         };
         let len = copy_message(&header, &demoted.outgoing, &self.context.messages, number, out);
-        counters.packets_out += 1;
-        counters.digest = counters.digest.wrapping_add(Tally::mark(header.message, header.fragment));
+        counters.packet_sent(&header);
         demoted.outgoing.sent(&mut self.context.messages, number);
         end.arm(&mut self.context, now);
         len

@@ -9,7 +9,7 @@ use punctual_analysis::{Contract, Nanos, Rate};
 
 use super::super::message::{Create, Request, Route};
 use super::super::random::SplitMix64;
-use super::super::stream::ReceiveStream;
+use super::super::reliable_stream::ReceiveStream;
 use super::*;
 use crate::api::{ChannelRefusal, CloseReason, Receipt, RefuseCause, UserId};
 use crate::ids::{Address, ChannelNumber, Cookie, Epoch, Name, NodeId};
@@ -120,7 +120,7 @@ impl Heard {
 }
 
 /// An outbox, the stream behind it, and the receiver.
-struct Line {
+struct Session {
     outbox: Outbox,
     send: SendStream,
     receive: ReceiveStream,
@@ -128,7 +128,7 @@ struct Line {
     packets: u64,
 }
 
-impl Line {
+impl Session {
     fn new(segment_bytes: usize) -> Self {
         let send = SendStream::new(segment_bytes, Nanos::from_millis(100));
         let (outbox, receive, received_messages) =
@@ -181,7 +181,7 @@ fn forward_messages_of_a_channel_stay_in_order_or_are_dropped() {
     let mut all_withdrawn = 0;
     for seed in 0..200 {
         let mut random = SplitMix64::new(seed);
-        let mut line = Line::new([76, 300, 1_284][seed as usize % 3]);
+        let mut line = Session::new([76, 300, 1_284][seed as usize % 3]);
         let (mut alive, mut made, mut withdrawn) = (Vec::new(), 0, 0);
         for _ in 0..400 {
             let user = random.below(4) as u32;
@@ -234,7 +234,7 @@ fn forward_messages_of_a_channel_stay_in_order_or_are_dropped() {
 fn backward_messages_of_a_channel_stay_in_order() {
     for seed in 0..200 {
         let mut random = SplitMix64::new(seed);
-        let mut line = Line::new([76, 300, 1_284][seed as usize % 3]);
+        let mut line = Session::new([76, 300, 1_284][seed as usize % 3]);
         let (mut queued, mut accepted) = (BTreeMap::<u32, Vec<&str>>::new(), Vec::new());
         for number in 0..300 {
             let user = random.below(4) as u32;
@@ -277,7 +277,7 @@ fn backward_messages_of_a_channel_stay_in_order() {
 fn what_goes_first_waits_for_a_few_packets() {
     for segment_bytes in [76, 1_284] {
         let mut random = SplitMix64::new(3);
-        let mut line = Line::new(segment_bytes);
+        let mut line = Session::new(segment_bytes);
         let longest = create(1, 1, false).encode().expect("it encodes").len() + 2;
         let (mut number, mut worst) = (1_000, 0);
         for round in 1..500 {

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use punctual_analysis::contract::SPAN_MAX;
 use punctual_analysis::{Instant, Nanos};
 
-use super::decisions::NextStep;
 use super::message::{Create, Message};
+use super::pending_decisions::NextStep;
 use super::resources::{Answer, LocalChannel, Resources};
 use super::transitions::{CLOSED, InputDetails};
 use super::{Channel, PendingDecision, Signalling, budget};

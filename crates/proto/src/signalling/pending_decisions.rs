@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::message::Create;
-use super::offering::Offering;
+use super::offer_search::Offering;
 use super::resources::LocalChannel;
 use super::source_turns::Places;
 use super::{Attempt, Channel, PendingDecision};

@@ -11,9 +11,9 @@ use alloc::vec::Vec;
 use punctual_analysis::{Instant, Nanos};
 
 use super::channel::Timer;
-use super::decisions::NextStep;
 use super::message::Create;
-use super::offering::{Offering, relaxed};
+use super::offer_search::{Offering, relaxed};
+use super::pending_decisions::NextStep;
 use super::resources::Resources;
 use super::states::State;
 use super::transitions::InputDetails;

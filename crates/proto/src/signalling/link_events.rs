@@ -20,12 +20,24 @@ pub(super) struct LinkNews {
     /// Whether its neighbour is up.
     is_up: bool,
     /// Packets that did not authenticate, or were not from its neighbour to this node.
-    pub unauthenticated: u64,
+    unauthenticated: u64,
     failures: Limiter,
 }
 
 impl LinkNews {
     pub const NEW: Self = Self { is_up: false, unauthenticated: 0, failures: Limiter::new(1, AGAIN) };
+
+    /// Packets that did not authenticate, or were not from the link's neighbour to this node.
+    pub fn unauthenticated(&self) -> u64 {
+        self.unauthenticated
+    }
+
+    /// Counts such a packet. Returns what to report of it, if it is time for a report.
+    fn on_unauthenticated(&mut self, now: Instant) -> Option<LinkChange> {
+        self.unauthenticated += 1;
+        self.failures.pass(now)?;
+        Some(LinkChange::Unauthenticated { packets: self.unauthenticated })
+    }
 }
 
 impl Signalling {
@@ -51,9 +63,7 @@ impl Signalling {
     pub(super) fn on_unauthenticated(&mut self, link: LinkId, now: Instant) {
         self.counters.unauthenticated += 1;
         let Some(news) = self.links.news.get_mut(usize::from(link.0)) else { return };
-        news.unauthenticated += 1;
-        if news.failures.pass(now).is_some() {
-            let change = LinkChange::Unauthenticated { packets: news.unauthenticated };
+        if let Some(change) = news.on_unauthenticated(now) {
             self.announcements.events.push_back(Event::Link { link, change });
         }
     }
