@@ -289,7 +289,7 @@ impl<M: Memory> Clip<M> {
 
     /// Counters of this end, as `channels` shows them.
     pub fn counted(&self) -> ChannelCounters {
-        ChannelCounters { lost: self.lost(), ..self.counters.shown() }
+        self.counters.shown(self.lost())
     }
 
     /// Whether not every message is promised.
@@ -371,9 +371,9 @@ impl Counters {
         }
     }
 
-    /// Counters as `channels` shows them. `lost` is not counted here: it follows from the message numbers
-    /// that are missing.
-    fn shown(&self) -> ChannelCounters {
+    /// Counters as `channels` shows them. `lost` is not counted: it follows from the message numbers that are
+    /// missing.
+    fn shown(&self, lost: u64) -> ChannelCounters {
         ChannelCounters {
             messages_in: self.messages_in,
             messages_out: self.messages_out,
@@ -385,7 +385,7 @@ impl Counters {
             perhaps_late: self.perhaps_late.into(),
             unmeasured: self.unmeasured.into(),
             late_arrivals: self.late_arrivals.into(),
-            lost: 0,
+            lost,
             incomplete: self.incomplete.into(),
             overruns: self.overruns.into(),
             overflows: u64::from(self.no_buffer) + u64::from(self.no_slot),
