@@ -104,6 +104,19 @@ mod tests {
         assert_eq!(pooled(&[wild; 3], ratio), u32::MAX);
     }
 
+    /// A pool that may always be exceeded needs no room, and one that never may needs all.
+    #[test]
+    fn a_pool_is_as_large_as_its_ratio_demands() {
+        let part = PoolPart { most: 3, period: MS(10), mean_period: MS(50) };
+        for count in [1, 2, 50] {
+            let parts = alloc::vec![part; count];
+            assert_eq!(pooled(&parts, Ppb::new(1_000_000_000).unwrap()), 0, "{count}");
+            assert_eq!(pooled(&parts[..1], Ppb::new(1).unwrap()), 3);
+        }
+        let none = PoolPart { most: 0, ..part };
+        assert_eq!(pooled(&[none, none], Ppb::new(1).unwrap()), 0);
+    }
+
     #[test]
     fn absurd_input_saturates() {
         assert_eq!(source(1, MS(1), Nanos::ZERO), u64::MAX);

@@ -370,6 +370,14 @@ mod tests {
         assert!(scaled(margin) && !scaled(margin + 2));
     }
 
+    /// Costs that fit even at the largest factor have that margin.
+    #[test]
+    fn the_margin_ends_at_the_largest_factor() {
+        for (cost_us, margin) in [(10, FACTOR_MAX * 1_000_000 - 1), (20, 500 * 1_000_000)] {
+            assert_eq!(planned(&[flow("a", cost_us, 10, &[])]).margin_ppm, Some(margin), "{cost_us} us");
+        }
+    }
+
     /// Flows that fit at no cost, but not at any, have the margin 0. With a processor that lacks time for its
     /// other work already they have none.
     #[test]

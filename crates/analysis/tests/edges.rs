@@ -1,10 +1,11 @@
 //! Limits of numbers: rates of zero, unbounded times, shares without channels.
 
+use punctual_analysis::path::{PathStage, end_to_end, leftover, leftover_shares};
 use punctual_analysis::rta::fixed_priority;
 use punctual_analysis::sharing::Sharing;
 use punctual_analysis::{
-    Admission, BitRate, Blocking, Class, Contract, Demand, FlowName, Interference, Nanos, Ppb, Ppm, Rate,
-    Soft, StageKey, StageModel, Statistical, Urgency,
+    Activation, Admission, BitRate, Blocking, Class, Contract, Demand, FlowName, Interference, Nanos, Ppb,
+    Ppm, Rate, Soft, StageKey, StageModel, Statistical, Urgency,
 };
 
 #[test]
@@ -95,4 +96,113 @@ fn soft_channels_are_of_a_bounded_number_of_kinds() {
     assert!(policy.hold(StageKey(1_001), &channel(999), bound).is_err());
     policy.release(StageKey(3));
     assert_eq!(policy.hold(StageKey(1_001), &channel(999), bound), Ok(()), "its place is free");
+}
+
+/// A share of a ratio is that part of it, rounded down, and never nothing.
+#[test]
+fn ratios_are_shared_equally() {
+    for parts in [1_u32, 2, 7, 1_000, 999_999_999, 1_000_000_000] {
+        for shares in [0_u32, 1, 2, 3, 7, 1_000_000, u32::MAX] {
+            let shared = Ppb::new(parts).expect("not zero").share(shares).parts();
+            assert_eq!(shared, (parts / shares.max(1)).max(1), "{parts} for {shares}");
+        }
+    }
+}
+
+/// How processors serve a contract, written out: a span holds ceil(T/I') messages; a timer that is faster than the messages may
+/// spread one over as many periods as fit between two of them, and its packets wait for the timer once for each.
+#[test]
+fn budgets_and_waits_of_a_service_are_those_of_the_formula() {
+    // Rates are policed to spans that are rounded up, the spans of budgets are rounded down.
+    let policed = |span: u64| i128::from(span - span / 128);
+    let budgeted = |span: u64| i128::from(span - span.div_ceil(128));
+    let (mut carried, mut refused) = (0, 0);
+    for interval in [1_000_u64, 1_001, 40_000, 1_000_000] {
+        for bytes in [1_u32, 100, 101, 350, 1_000] {
+            let rate = Rate::every(Nanos(interval)).expect("a rate");
+            let contract = Contract::new(bytes, rate, 1, Nanos::from_secs(1)).expect("in range");
+            let (own, between) = (i128::from(bytes.div_ceil(100)), policed(interval));
+            let spans = [0, 1, 2, 127, 128, interval / 7, interval / 3, interval / 2, interval - 1, interval];
+            for span in spans.into_iter().chain([interval + 1, interval + 8, 2 * interval, 9 * interval]) {
+                let period = budgeted(span).max(1);
+                let messages = ((period + between - 1) / between).max(1);
+                for packets in [0_u32, 1, 2, 3, 4, 7, 10, 20, 40, 90, 91] {
+                    for timed in [false, true] {
+                        let (mut needed, mut timers) = (own * messages, i128::from(timed));
+                        if timed && messages == 1 {
+                            let most = (between / period).max(1);
+                            needed = (own + most - 1) / most;
+                            timers = (own + i128::from(packets.max(1)) - 1) / i128::from(packets.max(1));
+                        }
+                        let activation = match timed {
+                            true => Activation::Periodic { period: Nanos(span), packets },
+                            false => Activation::LowLatency { interarrival: Nanos(span), packets },
+                        };
+                        let service = Contract { activation, ..contract }.service(100);
+                        let what = format!("{interval} {bytes} {activation:?}");
+                        assert_eq!(service.is_ok(), i128::from(packets) >= needed, "{what}");
+                        let Ok(service) = service else {
+                            refused += 1;
+                            continue;
+                        };
+                        let of = |nanos: Nanos| i128::from(nanos.0);
+                        assert_eq!(
+                            (service.packets, i128::from(service.messages)),
+                            (packets, messages),
+                            "{what}"
+                        );
+                        assert_eq!(
+                            (of(service.period), of(service.wait)),
+                            (period, period * timers),
+                            "{what}"
+                        );
+                        carried += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(carried > 1_000 && refused > 1_000, "{carried} {refused}");
+}
+
+/// What is left of a deadline can be added to the bounds, and hardly a nanosecond more: none at all where clocks do not drift.
+#[test]
+fn what_is_left_of_a_deadline_is_all_that_fits() {
+    let stage =
+        |bound: u64, propagation: u64| PathStage { bound: Nanos(bound), propagation_max: Nanos(propagation) };
+    for rho in [0_u32, 1, 200, 3_800, 500_000] {
+        for stages in [vec![stage(0, 0)], vec![stage(1_000, 7), stage(999, 0)], vec![stage(1_234_567, 89); 5]]
+        {
+            let total = |more: u64| {
+                let mut longer = stages.clone();
+                longer[0].bound += Nanos(more);
+                end_to_end(&longer, Ppm(rho))
+            };
+            assert_eq!(
+                leftover(&stages, Ppm(rho), total(0) - Nanos(1)).filter(|_| total(0) > Nanos::ZERO),
+                None
+            );
+            for spare in [0, 1, 2, 3, 10, 999, 1_000_000, 40_000_000] {
+                let deadline = total(0) + Nanos(spare);
+                let left = leftover(&stages, Ppm(rho), deadline).expect("they fit");
+                assert!(total(left.0) <= deadline, "{rho} {stages:?} {spare}");
+                assert!(total(left.0 + 3) > deadline, "{rho} {stages:?} {spare}: {left:?} is too little");
+                assert!(rho > 0 || total(left.0) == deadline, "{stages:?} {spare}");
+            }
+        }
+    }
+}
+
+/// Shares are in proportion to weights, rounded down, and even where nothing weighs.
+#[test]
+fn what_is_left_is_shared_by_weight() {
+    let shares = |leftover: u64, weights: &[u64]| -> Vec<u64> {
+        leftover_shares(Nanos(leftover), weights).into_iter().map(|share| share.0).collect()
+    };
+    assert_eq!((shares(10, &[]), shares(10, &[0]), shares(11, &[0, 0])), (vec![], vec![10], vec![5, 5]));
+    assert_eq!(
+        (shares(10, &[3]), shares(10, &[1, 3]), shares(100, &[0, 1, 9])),
+        (vec![10], vec![2, 7], vec![0, 10, 90])
+    );
+    assert_eq!(shares(u64::MAX, &[u64::MAX, u64::MAX]), [u64::MAX / 2; 2]);
 }

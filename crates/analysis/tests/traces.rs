@@ -1,6 +1,6 @@
 //! `suggest` on the recorded streams of `examples/traces`.
 
-use punctual_analysis::contract::MESSAGE_BYTES_MAX;
+use punctual_analysis::contract::{BURST_MESSAGES_MAX, MESSAGE_BYTES_MAX};
 use punctual_analysis::suggest::{
     Choice, Frame, Kind, Packets, Trace, TraceError, choices, fare, reservation,
 };
@@ -104,6 +104,17 @@ fn kinds_of_broken_traces_are_distinguished() {
     assert_eq!(error.to_string(), "line 2: \"-5\" is no frame size in bytes");
 }
 
+/// A line of ffprobe that has no time and size is named with its number; if it is the first one, nothing shows that the file
+/// is ffprobe's.
+#[test]
+fn a_line_that_is_not_of_ffprobe_is_named() {
+    let of = |text: &str| Trace::parse_csv(text).map(|trace| trace.frames().len()).map_err(|e| e.to_string());
+    assert_eq!(of("packet,0.0,5\npacket,0.04,7\n"), Ok(2));
+    let error = of("packet,0.0,5\n\npacket,0.04\n").unwrap_err();
+    assert_eq!(error, "line 3: \"packet,0.04\" is no line of ffprobe with a time and a size");
+    assert_eq!(Trace::parse_csv("packet,0.0\npacket,0.04,7\n"), Err(TraceError::Header));
+}
+
 /// The longest wait of a message if each frame is cut to `bytes` and one message is sent each `interval`.
 fn longest_wait(trace: &Trace, bytes: u32, interval: u64) -> u64 {
     let (mut free, mut longest) = (0, 0);
@@ -194,7 +205,7 @@ fn columns_times_and_sizes_are_read_to_the_digit() {
     let times: Vec<_> = trace.frames().iter().map(|frame| frame.sent.0 / 1_000_000).collect();
     assert_eq!(times.len(), 5);
     assert!(times == [0, 250, 500, 1_000, 1_200] || times == [0, 500, 750, 1_000, 1_200], "{times:?}");
-    for time in ["", ".5", "-", "--1", "1.0000000001", "1e3", "1.2.3", "18446744073709551616"] {
+    for time in ["", ".5", "-", "--1", "1.0000000001", "1e3", "1.2.3", "+1", "1.+5", "18446744073709551616"] {
         let error = parse(&format!("1,I,0\n2,P,{time}\n")).unwrap_err();
         assert_eq!(error.to_string(), format!("line 3: \"{time}\" is no time in seconds"));
     }
@@ -260,4 +271,17 @@ fn what_cannot_be_spread_within_its_wait_is_not_suggested() {
     let smoothed = [Kind::SmoothedHalf, Kind::SmoothedThreeQuarters];
     assert!(suggested.iter().any(|choice| choice.kind == Kind::Peak));
     assert!(suggested.iter().all(|choice| !smoothed.contains(&choice.kind)), "{suggested:?}");
+}
+
+/// Frames that are sent at once are a burst, of as many messages as a contract may have and no more.
+#[test]
+fn a_burst_is_suggested_up_to_the_largest_of_a_contract() {
+    let of = |together: u32| {
+        let mut sent = vec![(0, 1); together as usize];
+        sent.push((3_600_000, 1));
+        let found = choices(&frames(&sent).expect("a stream"), DEADLINE, &Packets::default());
+        found.iter().find(|choice| choice.kind == Kind::Peak).map(|choice| choice.contract.burst_messages_max)
+    };
+    assert_eq!([2, BURST_MESSAGES_MAX].map(of), [Some(2), Some(BURST_MESSAGES_MAX)]);
+    assert_eq!(of(BURST_MESSAGES_MAX + 1), None);
 }

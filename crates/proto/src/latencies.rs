@@ -234,6 +234,45 @@ mod tests {
         }
     }
 
+    /// Of a thousand messages the reported quantiles change with the one after the 500th, the 990th and the
+    /// 999th.
+    #[test]
+    fn reported_quantiles_change_at_their_places() {
+        let observed = |long: u64| {
+            let mut latencies = Latencies::default();
+            for n in 0..1_000 {
+                latencies.add(at(if n < long { 1 << 30 } else { 1 << 20 }));
+            }
+            let observed = latencies.observed();
+            [observed.p50, observed.p99, observed.p999].map(|quantile| quantile.0 > 1 << 25)
+        };
+        assert_eq!([0, 1].map(observed), [[false; 3]; 2]);
+        assert_eq!([2, 10].map(observed), [[false, false, true]; 2]);
+        assert_eq!([11, 500].map(observed), [[false, true, true]; 2]);
+        assert_eq!([501, 1_000].map(observed), [[true; 3]; 2]);
+    }
+
+    /// Buckets are an eighth of a power of two from 1,024 ns on, by their rule written out; of equal largest
+    /// latencies the last one is reported, with its error.
+    #[test]
+    fn buckets_begin_at_eighths_of_powers_of_two() {
+        let begins = (10..34_u32).flat_map(|power| (8..16_u64).map(move |eighth| (eighth << power) / 8));
+        let begins: Vec<u64> = core::iter::once(0).chain(begins).chain([1 << 34]).collect();
+        assert_eq!(begins.len(), BUCKETS);
+        for (index, &begin) in begins.iter().enumerate() {
+            assert_eq!((begin_of(index), index_of(Nanos(begin))), (begin, index));
+            assert!(begin == 0 || index_of(Nanos(begin - 1)) == index - 1, "{begin}");
+            let mut latencies = Latencies::default();
+            for error in [1, 2, 1] {
+                latencies.add(Observation { latency: Nanos(begin), error: Nanos(error) });
+            }
+            let end = begins.get(index + 1).copied().unwrap_or(u64::MAX);
+            let observed = latencies.observed();
+            assert_eq!(observed.histogram, [Bucket { below_ns: end, messages: 3 }]);
+            assert_eq!(observed.max, Observation { latency: Nanos(begin), error: Nanos(1) });
+        }
+    }
+
     /// The middle of a bucket is within it, also for the first and for the last bucket, which has no upper
     /// end.
     #[test]

@@ -476,4 +476,94 @@ mod tests {
             slab.add_room(RUN_SLOTS_MIN as u32);
         }
     }
+    /// What the words and sums of a slab say, compared with its runs: a bit for each run with a free slot, a bit
+    /// for each freed run, the slots, and those in use.
+    fn is_consistent(slab: &Slab<Item>) -> bool {
+        let bit = |bits: &[u64], place: usize| bits[place / 64] >> (place % 64) & 1 == 1;
+        let runs = slab.runs.iter().enumerate();
+        let bits = runs.into_iter().all(|(place, run)| {
+            let (slots, used) = (run.slots.capacity(), run.slots.len() - run.free.len());
+            bit(&slab.vacant, place) == (used < slots) && bit(&slab.absent, place) == (slots == 0)
+        });
+        let behind = (slab.runs.len()..slab.absent.len() * 64).all(|place| !bit(&slab.absent, place));
+        let present: usize = slab.runs.iter().map(|run| run.slots.capacity()).sum();
+        let used: usize = slab.runs.iter().map(|run| run.slots.len() - run.free.len()).sum();
+        bits && behind && (present, used) == (slab.present, slab.used()) && present >= slab.room
+    }
+
+    /// Whether no run can be freed although it is unused and its slots are not needed: one of the shortest
+    /// ones is kept to spare.
+    fn keeps_no_more_than_needed(slab: &Slab<Item>) -> bool {
+        let needed = slab.room.max(slab.used());
+        slab.runs.last().is_none_or(Run::is_present)
+            && slab.runs.iter().filter(|run| run.is_present() && run.is_unused()).all(|run| {
+                let slots = run.slots.capacity();
+                let kept = needed + if slots > 1_024 { 0 } else { 1_024 };
+                slab.present < slots + kept
+            })
+    }
+
+    /// Channels come and go and use what they reserve or less, in more runs than a word has bits.
+    #[test]
+    fn a_slab_of_many_runs_agrees_with_queues_of_their_own() {
+        let mut random = crate::signalling::SplitMix64::new(9);
+        let mut slab = Slab::new();
+        let mut queues: Vec<(Fifo, alloc::collections::VecDeque<u32>, u32)> = Vec::new();
+        let (mut number, mut runs_max) = (0, 0);
+        for turn in 0..600_u64 {
+            let grows = turn % 300 < 170;
+            if grows || queues.is_empty() {
+                let room = [1_u32, 700, 1_024, 1_025, 9_000][random.below(5) as usize];
+                slab.add_room(room);
+                queues.push((Fifo::EMPTY, [].into(), room));
+            }
+            for _ in 0..3 {
+                let index = random.below(queues.len() as u64) as usize;
+                let (fifo, held, room) = &mut queues[index];
+                for _ in 0..random.below(900).min(u64::from(*room) - held.len() as u64) {
+                    let place = slab.push(fifo, Item(number, Next::NONE));
+                    held.push_back(number);
+                    assert_eq!(slab.at(place).map(|item| item.0), Some(number));
+                    number += 1;
+                }
+                assert_eq!(slab.back(fifo).map(|item| item.0), held.back().copied());
+                for _ in 0..random.below(held.len() as u64 + 1) {
+                    assert_eq!(slab.pop(fifo).map(|item| item.0), held.pop_front());
+                }
+                assert!(numbers(&slab, fifo).iter().eq(held.iter()));
+                let place = slab.place(fifo, held.len() as u64 / 2).filter(|place| *place != Next::NONE);
+                let middle = place.and_then(|place| slab.at(place)).map(|item| item.0);
+                assert_eq!(middle, held.get(held.len() / 2).copied());
+            }
+            runs_max = runs_max.max(slab.runs.len());
+            if !grows {
+                let (mut fifo, _, room) = queues.swap_remove(random.below(queues.len() as u64) as usize);
+                while slab.pop(&mut fifo).is_some() {}
+                slab.remove_room(room);
+                assert!(keeps_no_more_than_needed(&slab), "turn {turn}");
+            }
+            assert!(is_consistent(&slab), "turn {turn}");
+        }
+        assert!(runs_max > 64, "{runs_max}");
+        for (mut fifo, _, room) in queues {
+            while slab.pop(&mut fifo).is_some() {}
+            slab.remove_room(room);
+        }
+        assert!(slab.used() == 0 && slab.present <= 1_024 && is_consistent(&slab));
+    }
+
+    /// A run of which at most as many slots were used as one call frees is freed at once.
+    #[test]
+    fn only_what_takes_more_than_one_call_is_left_for_later() {
+        for (used, later) in [(FREED_SLOTS as u32, false), (FREED_SLOTS as u32 + 1, true)] {
+            let (mut slab, mut fifo) = (Slab::<Item>::new(), Fifo::EMPTY);
+            slab.add_room(5_000);
+            (0..used).for_each(|number| {
+                slab.push(&mut fifo, Item(number, Next::NONE));
+            });
+            while slab.pop(&mut fifo).is_some() {}
+            slab.remove_room(5_000);
+            assert_eq!((slab.present, slab.has_leftovers()), (0, later), "{used}");
+        }
+    }
 }

@@ -118,3 +118,45 @@ fn what_would_be_searched_for_years_is_answered_soon() {
         Ok(vec![Some(Nanos(1)), Some(Nanos(2))])
     );
 }
+
+/// An answer takes no more than its effort: a step of each task for each evaluation, and not one more.
+#[test]
+fn effort_is_spent_to_its_end_and_no_further() {
+    let mut effort = Effort { steps_left: 5 };
+    assert_eq!([5, 1, 0].map(|steps| effort.spend(steps)), [Ok(()), Err(TooLong), Ok(())]);
+    // Ten evaluations of three tasks.
+    let search = |steps_left| {
+        let mut effort = Effort { steps_left };
+        let found = fixed_point(Nanos::ZERO, 3, &mut effort, |at| (at + Nanos(1)).min(Nanos(10)));
+        found.map(|at| (at, effort.steps_left))
+    };
+    assert_eq!([29, 30, 31].map(search), [Err(TooLong), Ok((Nanos(10), 0)), Ok((Nanos(10), 1))]);
+    // Two evaluations of two tasks.
+    let task = |cost| Task::new(Nanos(cost), Nanos(10), Nanos(10), Preemption::Full);
+    let busy = |steps_left| busy_period(&[task(1), task(2)], Nanos::ZERO, &mut Effort { steps_left });
+    assert_eq!([3, 4].map(busy), [Err(TooLong), Ok(Some(Nanos(3)))]);
+}
+
+/// Costs, periods and units are at least a nanosecond; the last segment is what is left behind whole units.
+#[test]
+fn segments_are_those_of_the_units() {
+    for cost in 0..20_u64 {
+        for period in [0, 1, 50] {
+            let of = |preemption| Task::new(Nanos(cost), Nanos(period), Nanos(9), preemption);
+            let least = cost.max(1);
+            let rest = |task: Task| (task.segment_max.0, task.segment_last.0);
+            assert_eq!(rest(of(Preemption::Full)), (0, 1));
+            assert_eq!(rest(of(Preemption::None)), (least, least));
+            for unit in 0..25_u64 {
+                let task = of(Preemption::BetweenUnits(Nanos(unit)));
+                let longest = unit.clamp(1, least);
+                assert_eq!(rest(task), (longest, (least - 1) % longest + 1), "{cost} {unit}");
+                assert_eq!(
+                    (task.cost, task.period, task.deadline),
+                    (Nanos(least), Nanos(period.max(1)), Nanos(9))
+                );
+                assert_eq!(task.jitter, Nanos::ZERO);
+            }
+        }
+    }
+}

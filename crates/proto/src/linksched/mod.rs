@@ -244,10 +244,15 @@ impl<P> LinkScheduler<P> {
             return None;
         }
         let head = self.guaranteed.head_bytes();
-        let passed = (active(Mutation::BestEffortFirst) || active(Mutation::SmallBestEffortPasses))
-            && self.is_passed(head, now);
+        if active(Mutation::BestEffortFirst) || active(Mutation::SmallBestEffortPasses) {
+            let waits = head.is_some_and(|bytes| !self.pacer.admits(bytes, now));
+            let passes = head.is_some() && (active(Mutation::BestEffortFirst) || waits);
+            let fits = |bytes| self.pacer.admits(bytes, now);
+            if passes && self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX).is_some_and(fits) {
+                return self.send_best_effort(now);
+            }
+        }
         match head {
-            Some(_) if passed => self.send_best_effort(now),
             Some(bytes) => self.pacer.admits(bytes, now).then(|| self.send_guaranteed(now))?,
             None => {
                 let bytes = self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX)?;
@@ -259,22 +264,13 @@ impl<P> LinkScheduler<P> {
     /// Packets that are released until the returned time are current. Only an injected fault makes it later
     /// than now.
     fn current_until(&mut self, now: Instant) -> Instant {
-        let ahead = active(Mutation::QueueThreeServedWhenIdle) && self.serves_nothing(now);
-        if ahead { Instant(u64::MAX) } else { now }
-    }
-
-    /// Whether neither queue has a packet that may be served. Only a fault asks.
-    fn serves_nothing(&mut self, now: Instant) -> bool {
-        let best_effort = self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX);
-        ![self.guaranteed.has_current(), best_effort.is_some()].contains(&true)
-    }
-
-    /// Whether best effort goes before a head of queue 1. Only a fault asks.
-    fn is_passed(&mut self, head: Option<u32>, now: Instant) -> bool {
-        let lets =
-            active(Mutation::BestEffortFirst) || head.is_some_and(|bytes| !self.pacer.admits(bytes, now));
-        let fits = |head| self.pacer.admits(head, now);
-        lets && self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX).is_some_and(fits)
+        if active(Mutation::QueueThreeServedWhenIdle) {
+            let best_effort = self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX);
+            if !self.guaranteed.has_current() && best_effort.is_none() {
+                return Instant(u64::MAX);
+            }
+        }
+        now
     }
 
     /// The adapter has sent `wire_bytes` more, in the order of hand-over. No effect for a clocked pace.

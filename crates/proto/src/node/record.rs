@@ -655,6 +655,31 @@ mod tests {
         );
     }
 
+    /// Of a thousand units half are no reason for another median, and ten are none for another p99; one more
+    /// is. The same for busy periods.
+    #[test]
+    fn reported_quantiles_are_the_median_and_the_99th_of_a_hundred() {
+        let reported = |costly: u32| {
+            let mut record = WorkRecord::new();
+            for n in 0..1_000 {
+                let took = if n < costly { US(7) } else { US(1) };
+                record.add(WorkKind::Send, US(0), US(8), COLD);
+                record.add(WorkKind::Receive, took, US(8), COLD);
+                record.add(WorkKind::Send, US(8) + took * 5, US(8), COLD);
+                record.add_idle(IDLE, COLD);
+            }
+            let (receive, busy) = (of(&record, WorkKind::Receive), record.busy(COLD));
+            assert_eq!((receive.units, receive.first, busy.periods), (1_000, 0, 1_000));
+            [receive.p50_percent, receive.p99_percent, busy.p50_percent, busy.p99_percent]
+        };
+        let (small, large) = (reported(0), reported(1_000));
+        assert!(small.iter().zip(&large).all(|(small, large)| small < large), "{small:?} {large:?}");
+        assert_eq!(reported(10), small);
+        assert_eq!(reported(11), [small[0], large[1], small[2], large[3]]);
+        assert_eq!(reported(500), [small[0], large[1], small[2], large[3]]);
+        assert_eq!(reported(501), large);
+    }
+
     /// More than one late wake-up in twenty, of at least twenty, is evidence.
     #[test]
     fn more_than_one_late_wake_up_in_twenty_is_enough_evidence() {

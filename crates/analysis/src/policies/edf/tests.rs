@@ -7,6 +7,7 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 use crate::policies::testing::{random_demand, random_model};
+use crate::stage::Interference;
 
 const LIMIT: Nanos = Nanos::from_millis(400);
 
@@ -201,4 +202,128 @@ fn by_qpa_a_busy_period_beyond_the_limit_has_no_answer() {
     for (limit, expected) in [(1_899, None), (1_900, Some(true))] {
         assert_eq!(is_feasible(&channels, &model(0), Nanos(limit)), expected, "{limit}");
     }
+}
+
+/// What a stage keeps of the channels that it holds is what it would keep if they alone had ever been held, and nothing when
+/// all are gone.
+#[test]
+fn sums_are_those_of_the_channels_that_are_held() {
+    let sums = |edf: &Edf| {
+        let blocking: Vec<i64> = (0..500).map(|step| edf.blocking.at(step * 1_000_000)).collect();
+        (edf.offset, edf.step_rate, edf.groups.len(), edf.used, blocking)
+    };
+    let mut with_offset = 0;
+    for seed in 0..60 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut policy = Edf::new(random_model(&mut rng));
+        for round in 0..120 {
+            let key = StageKey(rng.random_range(0..12));
+            match rng.random_range(0..4) {
+                0 => {
+                    policy.release(key);
+                }
+                1 if policy.bound(key).is_some() => {
+                    let wider = policy.bound(key).unwrap_or_default() + Nanos(rng.random_range(0..9_000_000));
+                    policy.relax(key, wider).expect("more time is always borne");
+                }
+                _ => {
+                    let demand = random_demand(&mut rng);
+                    if let Ok(Offer { bound }) = policy.offer(&demand, LIMIT) {
+                        policy.hold(key, &demand, bound).expect("it was offered");
+                    }
+                }
+            }
+            let mut fresh = Edf::new(policy.model);
+            for (key, held) in policy.channels.iter() {
+                fresh.insert(*key, &held.demand(), held.bound);
+            }
+            assert_eq!(sums(&policy), sums(&fresh), "seed {seed}, round {round}");
+            with_offset += u32::from(policy.offset != 0);
+        }
+        (0..12).for_each(|key| {
+            policy.release(StageKey(key));
+        });
+        assert_eq!(sums(&policy), sums(&Edf::new(policy.model)), "seed {seed}");
+    }
+    assert!(with_offset > 500, "{with_offset}");
+}
+
+/// Caches are memory: without them a stage keeps no steps, and decides as before.
+#[test]
+fn dropped_caches_hold_nothing() {
+    let mut rng = SmallRng::seed_from_u64(5);
+    let mut policy = Edf::new(random_model(&mut rng));
+    let empty = policy.stairs.len();
+    for key in 0..10 {
+        let demand = random_demand(&mut rng);
+        if let Ok(Offer { bound }) = policy.offer(&demand, LIMIT) {
+            policy.hold(StageKey(key), &demand, bound).expect("it was offered");
+        }
+    }
+    let demand = random_demand(&mut rng);
+    let before = policy.offer(&demand, LIMIT).map(|offer| offer.bound).ok();
+    assert!(policy.stairs.len() > empty && policy.stairs.horizon > 0);
+    policy.drop_caches();
+    assert_eq!((policy.stairs.len(), policy.stairs.horizon), (empty, 0));
+    assert_eq!(policy.offer(&demand, LIMIT).map(|offer| offer.bound).ok(), before);
+}
+
+/// A staircase holds the steps of the series that were added and not removed, with their sums, however many there are at one
+/// time: compared with a map from times to demand.
+#[test]
+fn a_staircase_is_the_sum_of_its_series() {
+    const HORIZON: i64 = 30_000;
+    let (mut steps_max, mut blocks_max) = (0, 0);
+    for seed in 0..12 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let interference =
+            Interference { sigma: Nanos(rng.random_range(0..50)), rho: Ppm(100_000 * (seed as u32 % 3)) };
+        let mut stairs = Staircase::new(interference);
+        stairs.horizon = HORIZON;
+        let mut held: Vec<Series> = Vec::new();
+        for round in 0..60 {
+            if held.len() > 12 || (!held.is_empty() && rng.random_bool(0.3)) {
+                stairs.remove(&held.swap_remove(rng.random_range(0..held.len())));
+            } else {
+                let period = rng.random_range(40..3_000);
+                let first = rng.random_range(1..4_000);
+                let series =
+                    Series { first, period, cost: rng.random_range(1..9), channels: rng.random_range(1..5) };
+                stairs.add(&series);
+                held.push(series);
+            }
+            let mut demand = alloc::collections::BTreeMap::from([(0, 0)]);
+            for series in &held {
+                let mut at = series.first;
+                while at <= HORIZON {
+                    *demand.entry(at).or_insert(0) += series.cost * i64::from(series.channels);
+                    at += series.period;
+                }
+            }
+            let free = |at: i64| {
+                let taken = (i128::from(at) * i128::from(interference.rho.0) + 999_999) / 1_000_000;
+                at - interference.sigma.0 as i64 - taken as i64
+            };
+            let expected = demand.iter().map(|(at, added)| (*at, free(*at), *added));
+            let steps = stairs.blocks.iter().flat_map(|block| &block.steps);
+            assert!(
+                steps.map(|step| (step.at, step.free, step.added)).eq(expected),
+                "seed {seed}, round {round}"
+            );
+            assert_eq!(stairs.len(), demand.len(), "seed {seed}, round {round}");
+            for block in &stairs.blocks {
+                let sums = block.steps.iter().scan(0, |sum, step| {
+                    *sum += step.added;
+                    Some((*sum, step.free - *sum))
+                });
+                let (added, margins): (Vec<_>, Vec<_>) = sums.unzip();
+                assert_eq!(Some(&block.added), added.last(), "seed {seed}, round {round}");
+                assert_eq!(Some(&block.margin), margins.iter().min(), "seed {seed}, round {round}");
+            }
+            (steps_max, blocks_max) = (steps_max.max(stairs.len()), blocks_max.max(stairs.blocks.len()));
+        }
+        held.drain(..).for_each(|series| stairs.remove(&series));
+        assert_eq!(stairs.len(), 1, "seed {seed}");
+    }
+    assert!(steps_max > 600 && blocks_max > 2, "{steps_max} {blocks_max}");
 }

@@ -190,6 +190,10 @@ impl Place<'_> {
 
 /// The longest window of at most `longest` that holds its work, or the shortest.
 fn fitting(longest: Nanos, blocking: Nanos, work: impl Fn(Nanos) -> Nanos) -> Option<Witness> {
+    // No work is due in no time: an empty window proves nothing.
+    if longest == Nanos::ZERO {
+        return None;
+    }
     let fits = |window: Nanos| {
         let spare = window.checked_sub(work(window))?;
         Some(Witness { window, spare, blocking })

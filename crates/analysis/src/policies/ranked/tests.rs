@@ -294,3 +294,82 @@ fn ranks_can_be_requested() {
     assert_eq!((policy.rank(StageKey(2)), policy.rank(StageKey(1))), (Some(1), Some(0)));
     assert_eq!(policy.rank(StageKey(3)), None);
 }
+
+/// A window that proves a bound proves what the response time says, to the nanosecond: in places of a few nanoseconds each
+/// tick counts.
+#[test]
+fn a_witness_proves_no_more_than_the_response_time() {
+    let (mut proven, mut refuted) = (0, 0);
+    let mut rng = SmallRng::seed_from_u64(11);
+    for round in 0..60_000 {
+        let traffic = |rng: &mut SmallRng| Traffic {
+            cost: Nanos(rng.random_range(1..4)),
+            period: Nanos(rng.random_range(4..16)),
+            jitter: Nanos(rng.random_range(0..4)),
+        };
+        let mut ahead = Tally::default();
+        for _ in 0..rng.random_range(0..3) {
+            let kind = ahead.kind(&traffic(&mut rng));
+            ahead.add(kind);
+        }
+        let own = Traffic { cost: Nanos(rng.random_range(1..7)), ..traffic(&mut rng) };
+        let release_latency = Nanos(rng.random_range(0..=own.jitter.0));
+        let demand = Demand {
+            cost: own.cost,
+            unit_cost_max: own.cost,
+            period: own.period,
+            release_latency,
+            early: own.jitter - release_latency,
+            urgency: Urgency::default(),
+            soft: None,
+        };
+        let rho = crate::units::Ppm(if rng.random_bool(0.3) { 100_000 } else { 0 });
+        let place = Place {
+            demand: &demand,
+            own,
+            unit_max: Nanos(rng.random_range(1..8)),
+            ahead: &ahead,
+            newcomer: None,
+            blocking: Nanos(rng.random_range(0..5)),
+            interference: Interference { sigma: Nanos(rng.random_range(0..3)), rho },
+        };
+        let bound = Nanos(rng.random_range(1..40));
+        match (place.witness(bound), place.response(bound)) {
+            (Some(_), response) => {
+                assert!(response.is_some(), "round {round}: {place:?} in {bound:?}");
+                proven += 1;
+            }
+            (None, response) => refuted += u32::from(response.is_none()),
+        }
+    }
+    assert!(proven > 5_000 && refuted > 5_000, "{proven} {refuted}");
+}
+
+/// A busy period that grows by a nanosecond a round is given up.
+#[test]
+fn a_response_that_is_found_in_no_number_of_rounds_counts_as_none() {
+    let mut ahead = Tally::default();
+    let kind = ahead.kind(&Traffic { cost: Nanos(1), period: Nanos(1), jitter: Nanos::ZERO });
+    ahead.add(kind);
+    let own = Traffic { cost: Nanos(1), period: Nanos(1_000), jitter: Nanos::ZERO };
+    let demand = Demand {
+        cost: own.cost,
+        unit_cost_max: own.cost,
+        period: own.period,
+        release_latency: Nanos::ZERO,
+        early: Nanos::ZERO,
+        urgency: Urgency::default(),
+        soft: None,
+    };
+    let interference = Interference::default();
+    let place = Place {
+        demand: &demand,
+        own,
+        unit_max: own.cost,
+        ahead: &ahead,
+        newcomer: None,
+        blocking: Nanos(1),
+        interference,
+    };
+    assert_eq!(place.response(crate::contract::SPAN_MAX), None);
+}

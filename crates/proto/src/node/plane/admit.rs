@@ -42,17 +42,6 @@ impl Terms {
             bounds,
         }
     }
-
-    /// The terms before any stage took its share of the leftover. Only an injected fault uses them.
-    fn unrelaxed(&self, offered: &[Nanos]) -> Self {
-        let before = |index: usize| self.upstream_min + offered.iter().take(index).copied().sum();
-        Self {
-            horizons: (0..offered.len()).map(before).collect(),
-            upstream: self.upstream_min,
-            bounds: offered.to_vec(),
-            ..*self
-        }
-    }
 }
 
 impl<M: Memory> Resources for Plane<M> {
@@ -93,10 +82,15 @@ impl<M: Memory> Resources for Plane<M> {
     ) -> Result<Vec<StageGrant>, RefuseCause> {
         let relaxed = self.stages.take_relaxed(local.channel).ok_or(RefuseCause::Exhausted)?;
         let terms = Terms::of(terms, relaxed.bounds.clone());
-        let buffers = match active(Mutation::UnrelaxedBuffers) {
-            true => buffers_of(local, &terms.unrelaxed(&relaxed.offered)),
-            false => buffers_of(local, &terms),
-        };
+        let mut buffers = buffers_of(local, &terms);
+        if active(Mutation::UnrelaxedBuffers) {
+            // As before any stage took its share of the leftover.
+            let upstream = terms.upstream_min;
+            let before = |index: usize| upstream + relaxed.offered.iter().take(index).copied().sum();
+            let horizons = (0..relaxed.offered.len()).map(before).collect();
+            buffers =
+                buffers_of(local, &Terms { horizons, upstream, bounds: relaxed.offered.clone(), ..terms });
+        }
         self.stages.reserve_buffers(local.channel, reserved(local, buffers, relaxed.soft.0))?;
         self.install(local, &terms, buffers, &relaxed)?;
         self.share_with(local);

@@ -62,3 +62,25 @@ impl<M: Memory> Plane<M> {
         self.context.processor.promises.bound_min
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A channel that comes can only make the tightest bound tighter; after one has gone the bound is not known.
+    #[test]
+    fn the_tightest_bound_follows_what_comes() {
+        let mut promises = Promises::default();
+        promises.add(Nanos(7), true);
+        assert_eq!((promises.bound_min, promises.has_sources()), (None, true), "it was not known");
+        promises.bound_min = Some(Nanos(5));
+        for (bound, tightest) in [(9, 5), (5, 5), (3, 3), (4, 3)] {
+            promises.add(Nanos(bound), false);
+            assert_eq!(promises.bound_min, Some(Nanos(tightest)), "{bound}");
+        }
+        promises.remove(false);
+        assert_eq!((promises.bound_min, promises.has_sources()), (None, true));
+        promises.remove(true);
+        assert!(!promises.has_sources());
+    }
+}

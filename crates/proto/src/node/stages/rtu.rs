@@ -250,6 +250,10 @@ fn check_ranges(terms: &RtuTerms) -> Result<(), RtuRefusal> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+
+    use punctual_analysis::{Link, Ppm};
+
     use super::super::tests::{config, stages_of};
     use super::*;
     use crate::config::CpuCosts;
@@ -295,6 +299,56 @@ mod tests {
                 let terms = RtuTerms { class, deadline: None, quantum: units, cost };
                 let demand = stages.rtu_stage_request(&terms).expect("it has a budget").demand;
                 assert_eq!(demand.cost > demand.unit_cost_max, units > 1, "{demand:?}");
+            }
+        }
+    }
+
+    const LINK: LinkId = LinkId(1);
+    const PERIOD: Nanos = Nanos::from_millis(20);
+
+    fn model(stages: &Stages) -> Link {
+        stages.links[usize::from(LINK.0)].model
+    }
+
+    /// A handler's packets of a period: one message on a link that pipelines them, each with a reaction of its own on one that
+    /// does not. Several come in pieces.
+    #[test]
+    fn a_handlers_packets_are_charged_as_the_link_sends_them() {
+        for depth in [1, 2, 3] {
+            for (units, packets, bytes) in [(1, 1, 200), (1, 3, 200), (4, 1, 1_464), (4, 3, 500), (7, 2, 10)]
+            {
+                let mut config = config();
+                config.links[1].pipeline_depth = depth;
+                let stages = stages_of(&config);
+                let cost = RtuCost { run: Nanos(500), unit: Nanos(700) };
+                let terms =
+                    RtuTerms { class: RtuClass::periodic(PERIOD, units), deadline: None, quantum: 1, cost };
+                let sent = RtuPackets {
+                    link: LINK,
+                    packets,
+                    packet_bytes: bytes,
+                    header_bytes: HEADER_BYTES as u32,
+                };
+                let cpu = stages.rtu_stage_request(&terms).expect("it has a budget");
+                let found = stages.rtu_link_stage_request(&terms, &sent, &cpu).expect("it has a budget");
+                let (count, model) = (units * packets, model(&stages));
+                let payload = u64::from(bytes.saturating_sub(HEADER_BYTES as u32));
+                let wire_bytes = payload + u64::from(model.overhead_bytes);
+                let one = model.cost_of(wire_bytes);
+                let all = if depth == 1 {
+                    one * u64::from(count)
+                } else {
+                    model.cost_of(wire_bytes * u64::from(count))
+                };
+                let whole = if count > 1 { all.max(one + Nanos(1)) } else { one };
+                let what = format!("{depth} {units} {packets} {bytes}");
+                assert_eq!((found.link, found.packets), (LINK, count), "{what}");
+                let Demand { cost, unit_cost_max, period, release_latency, early, .. } = found.request.demand;
+                assert_eq!((cost, unit_cost_max), (whole, one), "{what}");
+                assert_eq!((period, early), (terms.budget().expect("a budget").1, Nanos::ZERO), "{what}");
+                assert_eq!(release_latency, config.cpu.release_latency, "{what}");
+                assert_eq!((found.request.limit, found.request.follows), (cpu.limit, cpu.follows), "{what}");
+                assert_eq!(model.rate_error, Ppm(0), "the model's rate is what is assured");
             }
         }
     }

@@ -156,6 +156,17 @@ mod tests {
         assert_eq!(demoted, Some(Misconduct::IgnoredYield));
     }
 
+    /// A violation counts in its interval and in the next one, which begins where the first ends. After a pause the
+    /// intervals begin anew.
+    #[test]
+    fn violations_are_counted_by_intervals() {
+        let (mut violations, span) = (Violations::default(), RTU_VIOLATION_SPAN.0);
+        let at =
+            [0, span - 1, span, 2 * span - 1, 2 * span, 3 * span, 5 * span + 7, 6 * span + 6, 6 * span + 7];
+        let counted = at.map(|ns| violations.add(Instant(ns)));
+        assert_eq!(counted, [1, 2, 3, 4, 3, 2, 1, 2, 3]);
+    }
+
     /// The node sends for 200 us, in which interference of 10 % has 20 us more. They fall into the next call.
     #[test]
     fn interference_has_its_share_of_what_the_node_sends() {

@@ -361,3 +361,29 @@ impl<M: Memory> Sending<M> {
         debug_assert!(queued, "there is room");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A budget has its slots for as many periods as a message may be under way, the begun ones included.
+    #[test]
+    fn slots_last_for_all_periods_that_a_message_is_under_way() {
+        let of = |packets, period, bounds: [u64; 2]| slots_of(packets, Nanos(period), bounds.map(Nanos));
+        for (packets, period, bounds, slots) in [
+            (3, 100, [0, 0], 3),
+            (3, 100, [60, 39], 3),
+            (3, 100, [60, 40], 6),
+            (3, 100, [0, 99], 3),
+            (3, 100, [0, 100], 6),
+            (3, 100, [100, 0], 6),
+            (7, 100, [250, 300], 42),
+            (2, 1, [3, 4], 16),
+            (2, 0, [3, 4], 16),
+            (u32::MAX, 100, [60, 40], u32::MAX),
+            (1, 1, [u64::MAX / 2, 9], u32::MAX),
+        ] {
+            assert_eq!(of(packets, period, bounds), slots, "{packets} in {period} ns, {bounds:?}");
+        }
+    }
+}
