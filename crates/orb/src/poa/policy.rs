@@ -71,6 +71,9 @@ pub enum ThreadModel {
     OrbControlled,
     /// In one at a time.
     SingleThread,
+    /// In the application's main thread: the one that calls [`Orb::run`](crate::Orb::run) or
+    /// [`Orb::perform_work`](crate::Orb::perform_work) first. Requests wait for it at most `Options::hold_time`.
+    MainThread,
 }
 
 /// Whether requests for the objects of an adapter may use connections on which both ends call, where the ORB is
