@@ -80,8 +80,8 @@ pub enum ThreadModel {
 /// configured to have them (`BiDirPolicy`, CORBA 15.9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bidirectional {
-    /// No (`NORMAL`): an offer that comes with a request for them is not accepted, and the other end of a
-    /// connection that was opened from here may not call them over it.
+    /// No (`NORMAL`): a client's offer waits until one of its requests is for an adapter with `Both`, and the other end
+    /// of a connection that was opened from here may not call them over it.
     #[default]
     Normal,
     /// Yes (`BOTH`).
