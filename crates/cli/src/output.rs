@@ -1,5 +1,6 @@
 //! How verbs end and print.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -86,8 +87,24 @@ pub fn print_note(line: &str) {
     let _ = io::stderr().write_all(format!("{}\n", harmless(line)).as_bytes());
 }
 
+/// Characters of a line that says what has failed: it may have a whole argument in it.
+const LINE_CHARS_MAX: usize = 1_000;
+
+/// The line without its middle, if it is longer than people read.
+fn shortened(line: &str) -> Cow<'_, str> {
+    let count = line.chars().count();
+    if count <= LINE_CHARS_MAX {
+        return line.into();
+    }
+    let end = LINE_CHARS_MAX / 3;
+    let begin: String = line.chars().take(LINE_CHARS_MAX - end).collect();
+    let end: String = line.chars().skip(count - end).collect();
+    format!("{begin} [...] {end}").into()
+}
+
 /// Prints one line on standard error, and with JSON also an object on standard output, if none was printed.
 pub fn failed(line: &str, code: u8, wants_json: bool) -> ExitCode {
+    let line = &*shortened(line);
     print_note(&format!("punctual: {line}"));
     if wants_json && !PRINTED.load(Ordering::Relaxed) {
         let error = serde_json::json!({ "error": punctual::failure(line, code) });
@@ -178,6 +195,17 @@ fn line(cells: &[String], widths: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_keep_their_begin_and_their_end() {
+        assert_eq!(shortened("short"), "short");
+        let long = format!("`{}` is no value", "ü".repeat(100_000));
+        let shown = shortened(&long);
+        assert!(
+            shown.starts_with("`üü") && shown.ends_with("ü` is no value") && shown.len() < 2_100,
+            "{shown}"
+        );
+    }
 
     #[test]
     fn tables_align() {

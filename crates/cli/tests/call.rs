@@ -62,6 +62,16 @@ fn numbers_that_are_too_large_and_wrong_values_are_refused() {
         ("kind", "sequence<nothing>", "no type is called `nothing`"),
         ("neighbour", "corbaloc::127.0.0.1:0/x", "is no address"),
         ("byte", "-1", "`-1` is not an integer in the range of the type"),
+        (
+            "draw",
+            r#"{"label": "blue", "value": 5}"#,
+            "the label \"blue\" selects no arm: there is no `value`",
+        ),
+        ("draw", r#"{"label": "red", "value": "x", "vlaue": 1}"#, "there is no member `vlaue`"),
+        ("draw", r#"{"label": "red", "member": "at", "value": "x"}"#, "the label \"red\" selects `name`"),
+        ("move", r#"{"x": 1, "x": 2, "y": 3}"#, "the key `x` is there twice"),
+        ("anything", r#"{"type": "short", "value": 1, "z": 1}"#, "there is no member `z`"),
+        ("anything", r#"{"type": "null", "value": 1}"#, "the type has no values"),
     ] {
         let (code, _, said) = run(&["call", &reference, operation, argument, "--idl", IDL]);
         assert_eq!(code, Some(2), "{operation} {argument}: {said}");
@@ -90,6 +100,10 @@ fn wrong_files_and_references_are_wrong_usage() {
         (&["ior", "nowhere"], "a reference begins with"),
         (&["ior", "corbaloc::host:0/x"], "a port from 1 to 65535"),
         (&["naming", "--listen", "::1:28100"], "square brackets, as [::1]:28100"),
+        (&["naming", "--listen", "[::1]"], "square brackets, as [::1]:2809"),
+        (&["naming", "--listen", "::1"], "square brackets, as [::1]:2809"),
+        (&["ior", "corbaloc::[::g]/x"], "is no address"),
+        (&["call", &reference, "flag", "true", "--idl", IDL, "--sync", "server"], "flag is none, and waits"),
         (&["naming", "--listen", "nowhere"], "write HOST:PORT or unix:PATH"),
         (&["naming", "--listen", "unix:/a:b"], "is no path of a socket"),
     ] {
@@ -149,6 +163,92 @@ fn results_in_fragments_of_giop_1_1_are_aligned_by_fragment() {
     let reference = reference("1.1", start(in_fragments));
     let (code, printed, said) = run(&["call", &reference, "both", "--idl", &path]);
     assert_eq!((code, &*printed), (Some(0), "0\nsecond = 7"), "{said}");
+}
+
+/// GIOP has no description of `int8`: it goes as an octet does, and is a signed number here.
+#[test]
+fn integers_of_eight_bits_have_their_sign() {
+    let path = format!("{}/bytes.idl", env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(
+        &path,
+        "typedef sequence<int8> Bytes; interface B { int8 one(in int8 v); uint8 two(in uint8 v); Bytes all(in Bytes v); \
+         any thing(in any v); };\n",
+    )
+    .expect("written");
+    let reference = reference("1.2", start(echo));
+    let call =
+        |operation: &str, argument: &str| run(&["call", &reference, operation, argument, "--idl", &path]);
+    for (operation, argument, expected) in [
+        ("one", "-1", "-1"),
+        ("one", "127", "127"),
+        ("two", "255", "255"),
+        ("all", "[-128, 1]", "[-128,1]"),
+        ("thing", r#"{"type": "int8", "value": -1}"#, r#"{"type":"octet","value":255}"#),
+        ("thing", r#"{"type": "Bytes", "value": [-1]}"#, r#"{"type":"IDL:Bytes:1.0","value":[255]}"#),
+    ] {
+        let (code, printed, said) = call(operation, argument);
+        assert_eq!((code, &*printed), (Some(0), expected), "{operation} {argument}: {said}");
+    }
+    assert_eq!(call("one", "128").0, Some(2));
+    assert_eq!(call("two", "-1").0, Some(2));
+}
+
+/// Each says what is wrong, and with JSON the parts of the exception, too.
+#[test]
+fn system_exceptions_are_printed_with_their_cause() {
+    let unused =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+    let refused = format!("corbaloc::127.0.0.1:{unused}/x");
+    for (reference, kind, cause) in [
+        (&*refused, "TRANSIENT", "nothing listens at the address: the connection was refused"),
+        ("corbaloc::no-such-host.invalid:1/x", "TRANSIENT", "the host is not known: its name has no address"),
+        ("corbaloc:omniunix:/no/such/socket:/x", "TRANSIENT", "there is no Unix socket with this path"),
+    ] {
+        let (code, printed, said) = run(&["call", reference, "_is_a", "IDL:X:1.0", "--json"]);
+        assert_eq!(code, Some(1), "{reference}: {said}");
+        assert!(said.contains(cause) && said.lines().count() == 1, "{reference}: {said}");
+        let shown: Value = serde_json::from_str(&printed).expect("one object");
+        let error = &shown["error"];
+        assert_eq!(error["exception"], format!("IDL:omg.org/CORBA/{kind}:1.0"), "{shown}");
+        assert_eq!(
+            (&error["cause"], &error["completed"]),
+            (&cause.into(), &"COMPLETED_NO".into()),
+            "{shown}"
+        );
+        assert!(error["minor"].is_u64() && error["exit_code"] == 1, "{shown}");
+    }
+}
+
+/// A reference whose texts are orders to a terminal, and lines.
+#[test]
+fn references_are_explained_in_lines_of_their_own() {
+    use punctual_giop::reference::{Address, IiopProfile, stringify};
+    let address = Address { host: "a\nprofile    IIOP".into(), port: 1 };
+    let version = punctual_giop::Version::V1_2;
+    let profile = IiopProfile { version, address, object_key: b"x".to_vec(), components: vec![] };
+    let mut reference = punctual_giop::Reference::iiop("IDL:\x1b[2J\nX:1.0", &profile).expect("it has bytes");
+    // The version 1.3 is read as 1.2.
+    reference.profiles[0].data[2] = 3;
+    let (code, printed, _) = run(&["ior", &stringify(&reference).expect("it has bytes")]);
+    assert_eq!(code, Some(0));
+    assert_eq!(printed.lines().count(), 4, "{printed}");
+    assert!(!printed.contains('\x1b') && printed.contains("IIOP 1.3 "), "{printed}");
+}
+
+#[test]
+fn standard_input_has_one_reference() {
+    let script = format!("printf 'corbaloc::a/x\\n\\ncorbaloc::b/x\\n' | '{PUNCTUAL}' ior -");
+    let output = Command::new("sh").args(["-c", &script]).output().expect("a shell");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("standard input has 2 lines"), "{output:?}");
+}
+
+#[test]
+fn long_arguments_are_shortened_in_errors() {
+    let (code, _, said) = run(&["call", &"x".repeat(100_000), "flag", "true", "--idl", &"y".repeat(100_000)]);
+    assert!(code == Some(2) && said.len() < 1_100, "{} characters", said.len());
+    let (code, _, said) = run(&["naming", "--listen", &"x".repeat(100_000)]);
+    assert!(code == Some(2) && said.len() < 1_100, "{} characters", said.len());
 }
 
 #[test]

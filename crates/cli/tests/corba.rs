@@ -4,6 +4,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};
 
+use punctual_orb::Stub as _;
+use punctual_orb::naming::cos_naming::{NameComponent, NamingContextExtClient};
 use serde_json::{Value, json};
 
 const PUNCTUAL: &str = env!("CARGO_BIN_EXE_punctual");
@@ -22,9 +24,12 @@ impl Naming {
     }
 
     fn listening(at: &[&str]) -> Self {
+        Self::with(&at.iter().flat_map(|address| ["--listen", address]).collect::<Vec<_>>())
+    }
+
+    fn with(arguments: &[&str]) -> Self {
         let mut command = Command::new(PUNCTUAL);
-        command.arg("naming").stdout(Stdio::piped());
-        command.args(at.iter().flat_map(|address| ["--listen", address]));
+        command.arg("naming").args(arguments).stdout(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut line = || lines.next().expect("a line").expect("text");
@@ -189,6 +194,73 @@ fn half_messages_keep_no_threads_of_a_naming_service() {
     let (resolved, code) = read(&naming.call(&["resolve_str", "nothing"]));
     assert_eq!(code, Some(1), "{resolved}");
     assert!(threads() <= before + 2, "{before} threads before, {} with {} clients", threads(), clients.len());
+}
+
+/// Names and contexts that clients leave behind take bounded memory, and keep nobody from binding.
+#[test]
+fn a_naming_service_has_limits() {
+    let naming = Naming::start();
+    let client = punctual_orb::Orb::new(punctual_orb::Options::default()).expect("an ORB");
+    let root: NamingContextExtClient = client.resolve(&naming.corbaloc).expect("a naming context");
+    let part = |id: String| NameComponent { id, kind: String::new() };
+    let long = "x".repeat(4 << 20);
+    for _ in 0..20 {
+        // Longer than a request may be: its connection ends.
+        assert!(root.bind(&[part(long.clone())], root.object().reference()).is_err());
+    }
+    for number in 0..11_000 {
+        root.new_context().unwrap_or_else(|error| panic!("{number}: {error}"));
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", naming.child.id())).expect("it runs");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().expect("a number");
+    assert!(peak < 100_000, "{peak} kB");
+    root.bind_new_context(&[part("a".into())]).expect("a new name");
+}
+
+/// Sockets are removed at the end, and where the service does not start.
+#[test]
+fn a_naming_service_leaves_no_socket_behind() {
+    let path = format!("{}/ended.sock", env!("CARGO_TARGET_TMPDIR"));
+    let at = format!("unix:{path}");
+    let is_there = || std::path::Path::new(&path).exists();
+    for signal in ["-TERM", "-INT"] {
+        let mut naming = Naming::listening(&[&at]);
+        assert!(is_there());
+        let pid = naming.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().expect("it starts").success());
+        assert_eq!(naming.child.wait().expect("it ends").code(), Some(0), "{signal}");
+        assert!(!is_there(), "{signal}");
+    }
+    let twice = Command::new(PUNCTUAL).args(["naming", "--listen", &at, "--listen", &at]).output();
+    assert_eq!(twice.expect("it starts").status.code(), Some(1));
+    assert!(!is_there());
+}
+
+/// A client that reaches the service at another address than the published one stays there.
+#[test]
+fn a_published_address_is_not_needed() {
+    let naming = Naming::with(&["--listen", "127.0.0.1:0", "--publish", "192.0.2.1:1"]);
+    let port = {
+        let sockets =
+            std::fs::read_to_string(format!("/proc/{}/net/tcp", naming.child.id())).expect("it runs");
+        let own: Vec<_> = std::fs::read_dir(format!("/proc/{}/fd", naming.child.id()))
+            .expect("it runs")
+            .filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok())
+            .map(|link| link.display().to_string())
+            .collect();
+        let listens = |line: &&str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields[3] == "0A" && own.contains(&format!("socket:[{}]", fields[9]))
+        };
+        let line = sockets.lines().skip(1).find(listens).expect("it listens").to_owned();
+        let local = line.split_whitespace().nth(1).expect("an address").to_owned();
+        u16::from_str_radix(local.split_once(':').expect("a port").1, 16).expect("a number")
+    };
+    let reference = format!("corbaloc::127.0.0.1:{port}/NameService");
+    let arguments = ["call", &reference, "to_name", "z", "--idl", IDL, "--json", "--timeout", "5s"];
+    let (named, code) = read(&Command::new(PUNCTUAL).args(arguments).output().expect("it starts"));
+    assert_eq!((&named["result"], code), (&json!([{ "id": "z", "kind": "" }]), Some(0)));
 }
 
 #[test]

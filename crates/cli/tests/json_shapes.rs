@@ -408,6 +408,7 @@ fn call(_: &Network) -> Found {
     vec![
         ("result", shape_of_success(&call("list", "1"))),
         ("exception", shape(&call("resolve_str", "a"))),
+        ("system exception", shape(&["call", "corbaloc::127.0.0.1:1/x", "_is_a", "x"])),
         ("wrong usage", shape(&call("list", "x"))),
     ]
 }

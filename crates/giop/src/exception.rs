@@ -102,6 +102,17 @@ pub enum Completion {
     Maybe,
 }
 
+impl Completion {
+    /// The name in the standard.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Yes => "COMPLETED_YES",
+            Self::No => "COMPLETED_NO",
+            Self::Maybe => "COMPLETED_MAYBE",
+        }
+    }
+}
+
 impl fmt::Display for Completion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -128,6 +139,42 @@ pub struct SystemException {
 const MAKER: u32 = 0xFFFF_F000;
 /// Minor codes of the standard (CORBA 4.12.3: OMGVMCID).
 const MAKER_OMG: u32 = 0x4F4D_0000;
+/// Minor codes of this ORB. The number is registered with nobody.
+const MAKER_OWN: u32 = 0x5055_4000;
+
+macro_rules! causes {
+    ($($cause:ident $number:literal $text:literal),* $(,)?) => {
+        /// Why a call failed: minor codes of this ORB.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Cause {
+            $(#[doc = $text] $cause = $number,)*
+        }
+
+        impl Cause {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$cause),*];
+
+            /// What it means.
+            pub fn text(self) -> &'static str {
+                match self {
+                    $(Self::$cause => $text,)*
+                }
+            }
+        }
+    };
+}
+
+causes! {
+    Refused 1 "nothing listens at the address: the connection was refused",
+    UnknownHost 2 "the host is not known: its name has no address",
+    Unreachable 3 "there is no way to the host",
+    NoSocket 4 "there is no Unix socket with this path",
+    Denied 5 "the system does not allow the connection",
+    Unconnected 6 "no connection could be made",
+    Closed 7 "the other end has closed the connection",
+    Crowded 8 "all connections to the server are in use",
+    NoThread 9 "the server has no thread for the request",
+}
 
 impl SystemException {
     /// An exception with a minor code of the standard, or with none if that is 0.
@@ -141,12 +188,27 @@ impl SystemException {
         (self.minor & MAKER == MAKER_OMG).then_some(self.minor & !MAKER)
     }
 
+    /// The same with a minor code of this ORB.
+    pub fn with_cause(self, cause: Cause) -> Self {
+        Self { minor: MAKER_OWN | cause as u32, ..self }
+    }
+
+    /// What the minor code says about the cause, if it is known.
+    pub fn cause(&self) -> Option<&'static str> {
+        if self.minor & MAKER == MAKER_OWN {
+            return Cause::ALL
+                .iter()
+                .find(|cause| **cause as u32 == self.minor & !MAKER)
+                .map(|cause| cause.text());
+        }
+        let minor = self.standard_minor()?;
+        let is_it = |(kind, number, _): &&(Kind, u16, _)| *kind == self.kind && u32::from(*number) == minor;
+        MINORS.iter().find(is_it).map(|(_, _, meaning)| *meaning)
+    }
+
     /// The meaning of the minor code, behind a comma; nothing if it is not known.
     fn detail(&self) -> Detail {
-        let known = self.standard_minor().and_then(|minor| {
-            MINORS.iter().find(|(kind, number, _)| *kind == self.kind && u32::from(*number) == minor)
-        });
-        Detail(known.map(|(_, _, meaning)| *meaning))
+        Detail(self.cause())
     }
 }
 

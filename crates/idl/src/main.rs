@@ -15,7 +15,7 @@ const USAGE: &str = "usage: punctual-idl [-I DIR]... [-D NAME[=VALUE]]... [--jso
   -o DIR            write Rust for the types of FILE to DIR/FILE.rs, in rustfmt's form if it is installed
   --json            print the result as JSON
 
-Exit code: 0 accepted, 1 refused, 2 wrong usage.";
+Exit code: 0 accepted, 1 refused (also if FILE cannot be read, as with omniidl and gcc), 2 wrong usage.";
 
 /// What the command line asks for.
 #[derive(Debug, Default)]

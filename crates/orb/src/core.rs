@@ -10,6 +10,7 @@ use crossbeam_utils::atomic::AtomicCell;
 use punctual_giop::codeset::Chosen;
 use punctual_giop::{ByteOrder, Encoder, Version};
 
+use crate::budget::Budget;
 use crate::counted::Mutex;
 use crate::duplex::Duplexes;
 use crate::limits::SERVERS_KEPT;
@@ -35,6 +36,8 @@ pub(crate) struct Core {
     pub options: Options,
     pub published: Arc<Published>,
     pub registry: Arc<Registry>,
+    /// Memory of what clients send.
+    pub budget: Arc<Budget>,
     /// Connections of clients that are called over them.
     pub duplexes: Arc<Duplexes>,
     peers: Mutex<HashMap<PeerKey, Arc<Peer>>>,
@@ -61,6 +64,7 @@ impl Core {
         let publish = move |interface: &str, key: Vec<u8>| shared.reference(interface, key);
         let registry = Registry::new(punctual_os::random_u64()?, options.hold_time, Box::new(publish));
         Ok(Self {
+            budget: Budget::of(&options),
             options,
             published,
             registry,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use punctual_giop::exception::minor;
+use punctual_giop::exception::{Cause, minor};
 use punctual_giop::{self as giop, Completion, SystemException, SystemExceptionKind as Kind};
 
 /// The operation does not exist.
@@ -35,7 +35,30 @@ pub(crate) fn communication(error: &io::Error, is_sent: bool) -> SystemException
         _ if is_sent => Kind::CommFailure,
         _ => Kind::Transient,
     };
-    SystemException::new(kind, 0, completed)
+    let exception = SystemException::new(kind, 0, completed);
+    match kind {
+        Kind::Transient | Kind::CommFailure => exception.with_cause(cause(error, is_sent)),
+        _ => exception,
+    }
+}
+
+/// What the caller can do something about.
+fn cause(error: &io::Error, is_sent: bool) -> Cause {
+    let is_missing_file = error.raw_os_error().is_some();
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Cause::Refused,
+        io::ErrorKind::NotFound if is_missing_file => Cause::NoSocket,
+        io::ErrorKind::NotFound => Cause::UnknownHost,
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Cause::Unreachable,
+        io::ErrorKind::PermissionDenied => Cause::Denied,
+        io::ErrorKind::ResourceBusy => Cause::Crowded,
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe => Cause::Closed,
+        _ if is_sent => Cause::Closed,
+        _ => Cause::Unconnected,
+    }
 }
 
 /// The object's adapter is not called over connections of this ORB's own calls.
@@ -50,7 +73,7 @@ pub(crate) fn shut_down() -> SystemException {
 
 /// More requests at the same time than there may be.
 pub(crate) fn crowded() -> SystemException {
-    SystemException::new(Kind::Transient, 0, Completion::No)
+    no_thread()
 }
 
 /// No code set that both ends understand.
@@ -80,7 +103,7 @@ pub(crate) fn adapter_failed() -> SystemException {
 
 /// All threads serve, and as many requests wait as may: a later call may succeed.
 pub(crate) fn no_thread() -> SystemException {
-    SystemException::new(Kind::Transient, 0, Completion::No)
+    SystemException::new(Kind::Transient, 0, Completion::No).with_cause(Cause::NoThread)
 }
 
 /// The adapter has let the request wait as long as it may.

@@ -3,7 +3,8 @@
 //! Invariants: the present message begins at the buffer's begin, which is aligned for all numbers; bytes behind
 //! it belong to later messages. Memory is taken as bytes come, never for what a header only says. Fragments are
 //! joined here. A fragment for which the messages in pieces have no room is refused by its header. So a stream
-//! holds at most twice the bytes of the longest message: a message in pieces, and its last fragment.
+//! holds at most twice the bytes of the longest message: a message in pieces, and its last fragment. What clients
+//! hold together is counted by their accounts.
 //!
 //! A message that has begun must go on: what the other side owes has a deadline, so that half a message, or
 //! fragments without end, hold no thread and no memory for ever.
@@ -15,9 +16,13 @@ use punctual_giop::message::{Header, MessageType, RequestId};
 use punctual_giop::reassembly::{Joined, Pushed, Reassembly, Whole};
 use punctual_giop::{Decode, Decoder};
 
+use crate::budget::{Account, Taken};
 use crate::duty::work_until_readable;
 use crate::framing::Framing;
-use crate::limits::{BYTES_AHEAD_MAX, IDLE_BUFFER_BYTES, PARTIAL_MAX, PROGRESS_BYTES, SMALL_MESSAGES_MAX};
+use crate::limits::{
+    BYTES_AHEAD_MAX, IDLE_BUFFER_BYTES, LARGE_BUFFER_BYTES, LARGE_BUFFER_TIME, PARTIAL_MAX, PROGRESS_BYTES,
+    SMALL_MESSAGES_MAX,
+};
 use crate::transport::{Deadline, Stream, is_close, left};
 
 /// What is read of a stream.
@@ -36,6 +41,8 @@ pub(crate) struct Inbox {
     /// The timeout that the socket has.
     timeout: Option<Duration>,
     small_messages: u32,
+    /// Who counts its memory: nobody that of a server, which this ORB has chosen.
+    account: Option<Account>,
 }
 
 fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
@@ -54,7 +61,13 @@ impl Inbox {
             progress_bytes: 0,
             timeout: None,
             small_messages: 0,
+            account: None,
         }
+    }
+
+    /// That of a client.
+    pub fn of_client(framing: Framing, account: Account) -> Self {
+        Self { account: Some(account), ..Self::new(framing) }
     }
 
     /// The present message.
@@ -66,19 +79,31 @@ impl Inbox {
     }
 
     /// The present message, which is not here any more.
-    pub fn take_message(&mut self) -> Joined {
-        if let Some(joined) = self.joined.take() {
-            return joined;
+    pub fn take_message(&mut self) -> Taken {
+        let (message, bytes) = match self.joined.take() {
+            Some(joined) => {
+                let bytes = joined.whole().bytes.len();
+                (joined, bytes)
+            }
+            None => {
+                let behind = self.bytes.split_off(self.end);
+                self.end = 0;
+                let bytes = std::mem::replace(&mut self.bytes, behind);
+                let large = large_bytes(bytes.capacity());
+                (bytes.into(), large)
+            }
+        };
+        match &mut self.account {
+            Some(account) => account.take(message, bytes),
+            None => message.into(),
         }
-        let behind = self.bytes.split_off(self.end);
-        self.end = 0;
-        std::mem::replace(&mut self.bytes, behind).into()
     }
 
     /// Nothing is there for now: gives back the memory of a long message.
     pub fn rest(&mut self) {
         if self.bytes.is_empty() && self.bytes.capacity() > IDLE_BUFFER_BYTES {
             self.bytes = Vec::new();
+            self.count_less();
         }
     }
 
@@ -91,15 +116,20 @@ impl Inbox {
             if self.take()? {
                 return Ok(true);
             }
-            let deadline = match self.owed() {
+            // Its client may be idle for long.
+            let may_rest = self.account.is_some() && self.is_between() && self.is_large();
+            let until = match self.owed() {
+                _ if may_rest => Some(Instant::now() + LARGE_BUFFER_TIME),
                 None => deadline,
                 Some(owed) => Some(deadline.map_or(owed, |deadline| deadline.min(owed))),
             };
-            work_until_readable(stream, deadline)?;
-            self.wait(stream, deadline)?;
-            match stream.read(&mut self.bytes).map_err(timed_out)? {
-                0 => return self.ended(),
-                read => self.progress_bytes += read,
+            work_until_readable(stream, until)?;
+            self.wait(stream, until)?;
+            match stream.read(&mut self.bytes).map_err(timed_out) {
+                Ok(0) => return self.ended(),
+                Ok(read) => self.progress(read),
+                Err(error) if may_rest && error.kind() == io::ErrorKind::TimedOut => self.rest(),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -113,7 +143,7 @@ impl Inbox {
             }
             match stream.read_now(&mut self.bytes) {
                 Ok(0) => return self.ended().map(Some),
-                Ok(read) => self.progress_bytes += read,
+                Ok(read) => self.progress(read),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let is_over = self.owed().is_some_and(|owed| owed <= Instant::now());
                     return if is_over { Err(io::ErrorKind::TimedOut.into()) } else { Ok(None) };
@@ -121,6 +151,15 @@ impl Inbox {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn is_large(&self) -> bool {
+        self.bytes.capacity() > LARGE_BUFFER_BYTES
+    }
+
+    fn progress(&mut self, bytes: usize) {
+        self.progress_bytes += bytes;
+        self.account.iter().for_each(Account::moved);
     }
 
     /// Whether nothing of a message is there.
@@ -150,7 +189,7 @@ impl Inbox {
     /// only. With `stream`, what has come in the meantime is read first, as far as there is room.
     pub fn is_cancelled(&mut self, id: RequestId, stream: Option<&Stream>) -> bool {
         if let Some(stream) = stream {
-            self.bytes.reserve(IDLE_BUFFER_BYTES);
+            self.bytes.reserve_exact(IDLE_BUFFER_BYTES);
             // The end of the stream, and its failures, are found when it is read for the next message.
             self.progress_bytes += stream.read_now(&mut self.bytes).unwrap_or(0);
         }
@@ -171,16 +210,24 @@ impl Inbox {
     fn take(&mut self) -> io::Result<bool> {
         self.joined = None;
         self.forget();
+        self.count_less();
+        let is_there = self.find()?;
+        let is_unfinished = !is_there && !self.is_between();
+        self.account.iter().for_each(|account| account.set_unfinished(is_unfinished));
+        Ok(is_there)
+    }
+
+    fn find(&mut self) -> io::Result<bool> {
         loop {
             let Some((header, _)) = self.bytes.split_first_chunk() else {
-                self.room(Header::BYTES);
+                self.room(Header::BYTES)?;
                 return Ok(false);
             };
             let header = Header::parse(header).map_err(invalid)?;
             let bytes = header.message_bytes(self.framing.message_bytes_max).map_err(invalid)?;
             self.partial.admit(&header).map_err(invalid)?;
             if self.bytes.len() < bytes {
-                self.room(bytes);
+                self.room(bytes)?;
                 return Ok(false);
             }
             self.end = bytes;
@@ -210,31 +257,48 @@ impl Inbox {
     }
 
     /// Room for a message of so many bytes, or for a part of it as large as what is there.
-    fn room(&mut self, bytes: usize) {
-        let ahead = (bytes - self.bytes.len()).min(BYTES_AHEAD_MAX.max(self.bytes.len()));
-        if self.bytes.capacity() == 0 {
-            self.bytes.reserve_exact(ahead.max(IDLE_BUFFER_BYTES));
+    fn room(&mut self, bytes: usize) -> io::Result<()> {
+        let (length, capacity) = (self.bytes.len(), self.bytes.capacity());
+        let ahead = (bytes - length).min(BYTES_AHEAD_MAX.max(length));
+        // A large message is read on while a part of its room is free.
+        if capacity - length >= ahead.min(IDLE_BUFFER_BYTES.max(length / 4)) {
+            return Ok(());
         }
-        if self.bytes.capacity() - self.bytes.len() < ahead {
-            self.bytes.reserve_exact(ahead);
-        }
+        let ahead = if capacity == 0 { ahead.max(IDLE_BUFFER_BYTES) } else { ahead };
+        self.count(length + ahead)?;
+        self.bytes.reserve_exact(ahead);
+        Ok(())
+    }
+
+    /// Counts what is here, with a buffer of this capacity.
+    fn count(&mut self, capacity: usize) -> io::Result<()> {
+        let joined = self.joined.as_ref().map_or(0, |joined| joined.whole().bytes.len());
+        let held = large_bytes(capacity) + self.partial.held_bytes() + joined;
+        self.account.as_mut().map_or(Ok(()), |account| account.set(held))
+    }
+
+    /// Counts what is here, which is not more than before.
+    fn count_less(&mut self) {
+        let _ = self.count(self.bytes.capacity());
     }
 
     /// Takes the message or fragment that is there. `true` if a message is whole, and the present one.
     fn join(&mut self, header: &Header) -> io::Result<bool> {
-        match self.partial.push(header, &self.bytes[..self.end]).map_err(invalid)? {
+        let is_whole = match self.partial.push(header, &self.bytes[..self.end]).map_err(invalid)? {
             Pushed::Whole => {
                 if header.kind == MessageType::CancelRequest {
                     self.cancel(header);
                 }
-                Ok(true)
+                true
             }
-            Pushed::Kept => Ok(false),
+            Pushed::Kept => false,
             Pushed::Completed(whole) => {
                 self.joined = Some(whole);
-                Ok(true)
+                true
             }
-        }
+        };
+        self.count(self.bytes.capacity())?;
+        Ok(is_whole)
     }
 
     /// Forgets what is there of a request in pieces that is cancelled.
@@ -254,6 +318,11 @@ impl Inbox {
         }
         Ok(())
     }
+}
+
+/// What counts of a buffer: small ones do not.
+fn large_bytes(capacity: usize) -> usize {
+    capacity.saturating_sub(IDLE_BUFFER_BYTES)
 }
 
 /// A socket's timeout looks as if it did not block.

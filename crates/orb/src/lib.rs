@@ -3,13 +3,13 @@
 //! | module | owns |
 //! |---|---|
 //! | `limits`, [`options`], `counted` | every limit, what is configured, and what tests count |
-//! | `transport`, `framing`, `inbox` | streams, and the messages that go and come on them |
+//! | `tick`, `transport`, `framing`, `inbox`, `budget` | streams, the messages that go and come on them, and the memory of those of clients |
 //! | `session`, `duplex`, `served` | what messages mean where they come; connections on which both ends call, and the requests of the other end |
 //! | `call`, `outcome`, `link`, `shared`, `peer` | calls of servers: blocking ones on a connection each, others on one |
 //! | `route`, `object`, `pending` | objects, the ways to them, outcomes that come later |
 //! | [`operations`], `frames`, `reply`, [`poa`], `answer` | servants, the requests of a thread, and from a request to its servant and its reply |
 //! | [`current`], [`Contexts`], [`SyncScope`], `later` | what a request says beside its arguments, and how far its caller waits |
-//! | `publish`, `core`, `server`, `duty`, `orb` | one ORB; which threads serve |
+//! | `publish`, `core`, `server`, `seat`, `main_thread`, `handed`, `duty`, `orb` | one ORB; which threads serve |
 //! | [`naming`] | the naming service, and its clients |
 //!
 //! A blocking call is led by its caller: the thread that calls writes the request and reads the reply, and no
@@ -21,6 +21,7 @@
 extern crate self as punctual_orb;
 
 mod answer;
+mod budget;
 mod call;
 mod contexts;
 mod core;
@@ -31,11 +32,13 @@ mod duty;
 mod exception;
 mod frames;
 mod framing;
+mod handed;
 mod inbox;
 mod later;
 mod limits;
 mod link;
 mod long;
+mod main_thread;
 pub mod naming;
 mod object;
 pub mod operations;
@@ -49,10 +52,12 @@ mod publish;
 mod reply;
 mod route;
 mod scope;
+mod seat;
 mod served;
 mod server;
 mod session;
 mod shared;
+mod tick;
 mod transport;
 mod wakeup;
 

@@ -8,11 +8,26 @@ pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a buffer that an idle connection keeps.
 pub const IDLE_BUFFER_BYTES: usize = 1 << 10;
 
+/// Bytes of a buffer that a connection with a thread gives back when its client says nothing for a while.
+pub const LARGE_BUFFER_BYTES: usize = 64 << 10;
+
+/// How long it keeps such a buffer.
+pub const LARGE_BUFFER_TIME: Duration = Duration::from_secs(1);
+
 /// Bytes of a reply whose memory a thread keeps that serves many clients.
 pub const REPLY_BYTES_KEPT: usize = 64 << 10;
 
 /// Bytes that are reserved for a message before any of them are there.
-pub const BYTES_AHEAD_MAX: usize = 1 << 20;
+pub const BYTES_AHEAD_MAX: usize = 16 << 10;
+
+/// How long a thread waits, so often at most, until a connection that was ended for its memory has freed it.
+pub const ENDED_WAIT: Duration = Duration::from_millis(1);
+
+/// See [`ENDED_WAIT`].
+pub const ENDED_WAITS_MAX: u32 = 200;
+
+/// Bytes of messages that all clients of a server may have sent and that are not served yet, unless configured.
+pub const HELD_BYTES_MAX: usize = 256 << 20;
 
 /// Messages of one connection that may be in pieces at once.
 pub const PARTIAL_MAX: usize = 16;
@@ -48,6 +63,15 @@ pub const NESTED_MAX: usize = 4;
 /// Oneway requests to one server that wait to be sent.
 pub const LATER_MAX: usize = 1_000;
 
+/// Requests that wait for the application's main thread. More are refused with `TRANSIENT`.
+pub const MAIN_THREAD_REQUESTS_MAX: usize = 1_000;
+
+/// Threads of a process that may add objects or adapters at the same time. Each table has a pointer for each.
+pub const TABLE_THREADS_MAX: usize = 32_768;
+
+/// Threads of a process that serve clients: fewer, so that applications can have some that add objects.
+pub const SERVING_THREADS_MAX: usize = 28_000;
+
 /// Requests that a bidirectional connection serves at the same time. More are refused with `TRANSIENT`.
 pub const DUPLEX_REQUESTS_MAX: usize = 64;
 
@@ -78,6 +102,29 @@ pub const NAMING_CONTEXTS_MAX: usize = 10_000;
 
 /// Bindings of a naming service.
 pub const NAMING_BINDINGS_MAX: usize = 100_000;
+
+/// Bytes of a part of a name that is bound: its identifier and its kind together. A longer one is no valid name.
+pub const NAMING_PART_BYTES_MAX: usize = 1_024;
+
+/// Bytes of a reference that a naming service keeps.
+pub const NAMING_REFERENCE_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes of memory of all contexts and bindings of a naming service.
+pub const NAMING_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of memory that are counted for a binding beside its name and its reference: places in tables, and what the
+/// allocator adds to each of its pieces.
+pub const NAMING_BINDING_BYTES: usize = 256;
+
+/// Bytes of memory that are counted for a context: its object and its key, too.
+pub const NAMING_CONTEXT_BYTES: usize = 1_024;
+
+/// Bytes of the bindings in one answer to `list` or `next_n`, the bytes counted for each included. The iterator has the rest.
+pub const NAMING_LIST_BYTES_MAX: usize = 1 << 20;
+
+/// How long a context that no name leads to, but that has bindings, is kept when there is no room for a new one. An
+/// empty one is not.
+pub const NAMING_CONTEXT_IDLE: Duration = Duration::from_secs(600);
 
 /// Lists of bindings whose rest a naming service keeps for its clients. The one that is idle for the longest
 /// time gives way to a new one.

@@ -9,7 +9,6 @@ use punctual_giop::connection::{Action, Event, RequestIds, Role};
 use punctual_giop::context::CODE_SETS;
 use punctual_giop::message::{self, RequestId};
 use punctual_giop::{ByteOrder, Encoder, SystemException, Tagged, Version};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::call::{Call, Failure, Step, characters, reply_step};
 use crate::exception::communication;
@@ -18,6 +17,7 @@ use crate::inbox::Inbox;
 use crate::long::LongMessage;
 use crate::outcome::Outcome;
 use crate::session::{Session, unanswered};
+use crate::tick::{Tick, tick};
 use crate::transport::{Deadline, Stream};
 
 /// A connection that one caller has.
@@ -39,15 +39,6 @@ pub(crate) struct Link {
     write_timeout: Option<Duration>,
     /// When it became idle.
     idle_since: Tick,
-}
-
-/// A moment in ticks of the kernel.
-pub(crate) type Tick = (i64, i64);
-
-/// The time of the kernel's last tick: much cheaper than the exact one.
-pub(crate) fn tick() -> Tick {
-    let now = clock_gettime(ClockId::MonotonicCoarse);
-    (now.tv_sec, now.tv_nsec)
 }
 
 impl Link {

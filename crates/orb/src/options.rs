@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use crate::limits::{CONNECTIONS_MAX, HOLD_TIME, MESSAGE_BYTES_MAX, MESSAGE_TIME};
+use crate::limits::{CONNECTIONS_MAX, HELD_BYTES_MAX, HOLD_TIME, MESSAGE_BYTES_MAX, MESSAGE_TIME};
 use crate::transport::Endpoint;
 
 /// How an ORB is configured.
@@ -16,6 +16,10 @@ pub struct Options {
     pub published: Vec<Endpoint>,
     /// Bytes of a message at most. Longer ones end their connection.
     pub message_bytes_max: usize,
+    /// Bytes of memory at most for messages of all clients together: those of which a part is there, those that wait, and those
+    /// that are being served. Small messages do not count. When no more may be taken, the connection ends whose
+    /// unfinished message has not grown for the longest time. Two of the longest messages always have room.
+    pub held_bytes_max: usize,
     /// How long the rest of a message that has begun may take, for each MiB of it. Then its connection ends.
     pub message_time: Option<Duration>,
     /// Messages of GIOP 1.2 that are longer are sent in fragments of so many bytes; `None`: whole. At least 32.
@@ -76,6 +80,7 @@ impl Default for Options {
             listen: Vec::new(),
             published: Vec::new(),
             message_bytes_max: MESSAGE_BYTES_MAX,
+            held_bytes_max: HELD_BYTES_MAX,
             message_time: Some(MESSAGE_TIME),
             fragment_bytes: None,
             offer_bidirectional: false,

@@ -54,7 +54,8 @@ impl Orb {
         self.0.core.registry.root()
     }
 
-    /// Requests for this key go to the object of the reference: so that a `corbaloc` can name it. They are forwarded.
+    /// Requests for this key go to the object of the reference: so that a `corbaloc` can name it. If the object is one of
+    /// another ORB, they are forwarded.
     pub fn set_key(&self, key: &str, reference: Reference) {
         self.0.core.registry.set_key(key.as_bytes(), reference);
     }
@@ -108,8 +109,21 @@ impl Orb {
         text::stringify(reference).map_err(|error| crate::exception::marshal(error, Completion::No))
     }
 
-    /// Waits until another thread shuts the ORB down.
+    /// Whether a request waits for the main thread: [`Orb::perform_work`] serves it.
+    pub fn work_pending(&self) -> bool {
+        self.0.core.registry.main.has_work()
+    }
+
+    /// Serves a request that waits for the main thread, if there is one. The thread that calls this or [`Orb::run`] first is
+    /// the main thread; in others it does nothing.
+    pub fn perform_work(&self) {
+        self.0.core.registry.main.perform();
+    }
+
+    /// Waits until the ORB is shut down. The main thread (the first that calls this or [`Orb::perform_work`]) serves the
+    /// requests for adapters with [`ThreadModel::MainThread`](crate::poa::ThreadModel::MainThread) meanwhile.
     pub fn run(&self) {
+        self.0.core.registry.main.run();
         let (ended, changed) = &self.0.ended;
         let ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
         drop(changed.wait_while(ended, |ended| !*ended).unwrap_or_else(PoisonError::into_inner));
@@ -121,6 +135,7 @@ impl Orb {
         if !self.0.core.shut_down() {
             return;
         }
+        self.0.core.registry.main.end();
         self.root_poa().destroy(true, wait);
         self.0.server.stop();
         let (ended, changed) = &self.0.ended;
@@ -132,6 +147,7 @@ impl Orb {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.core.shut_down() {
+            self.core.registry.main.end();
             self.core.registry.root().destroy(true, false);
             self.server.stop();
         }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use punctual_giop::characters::CharacterSet;
 use punctual_giop::codeset::{Chosen, CodeSets, Incompatible};
 use punctual_giop::message::{Addressing, Message, Request, RequestId, Response, Target};
+use punctual_giop::reassembly::Joined;
 use punctual_giop::reference::{IiopProfile, TAG_INTERNET_IOP};
 use punctual_giop::{
     ByteOrder, Completion, Decoder, Reference, SystemException, SystemExceptionKind as Kind, Tagged,
@@ -17,6 +18,7 @@ use punctual_giop::{
 use crate::call::{Call, Failure, Step, step};
 use crate::core::Core;
 use crate::exception::{communication, marshal, no_code_set, no_usable_profile, not_active};
+use crate::handed::hand_over_and_wait;
 use crate::outcome::Outcome;
 use crate::peer::Peer;
 use crate::poa::Located;
@@ -237,10 +239,18 @@ pub(crate) fn call_local(
         operation: call.operation,
         contexts: TaggedList::from(call.contexts),
     };
-    let arguments = Decoder::new(buffers.request.as_bytes(), ByteOrder::NATIVE, Version::V1_2);
-    let nothing: Sender<'_> = &mut |_| {};
-    let mut reply = Reply::new(&mut buffers.reply, RequestId(0), response, nothing);
-    core.registry.dispatch(&request, arguments, &mut reply).or_refused()?;
+    if core.registry.wants_main_thread_of(&request.target) {
+        buffers.request.clear();
+        call.encode(RequestId(0), &[], &mut buffers.request)?;
+        let message = Joined::from(buffers.request.as_bytes().to_vec());
+        let answers = &mut |bytes: &[u8]| buffers.reply.write(bytes);
+        hand_over_and_wait(&core.registry, message.into(), CharacterSet::default(), answers);
+    } else {
+        let arguments = Decoder::new(buffers.request.as_bytes(), ByteOrder::NATIVE, Version::V1_2);
+        let nothing: Sender<'_> = &mut |_| {};
+        let mut reply = Reply::new(&mut buffers.reply, RequestId(0), response, nothing);
+        core.registry.dispatch(&request, arguments, &mut reply).or_refused()?;
+    }
     let called = match Message::read(buffers.reply.as_bytes()) {
         _ if !response.is_expected() => Ok(Step::Done),
         Ok(Message::Reply(reply, body)) => {

@@ -14,9 +14,11 @@ use punctual_giop::{ByteOrder, Encoder};
 use crate::answer::{answer_message, new_outbox, refuse_request};
 use crate::counted::Mutex;
 use crate::exception::{crowded, not_both_ways};
+use crate::handed::hand_over_and_wait;
 use crate::limits::DUPLEX_REQUESTS_MAX;
 use crate::poa::Registry;
 use crate::reply::Reply;
+use crate::seat::Seat;
 
 /// The ORB, as connections have it: they do not keep it alive.
 pub(crate) trait Host: Send + Sync {
@@ -37,6 +39,11 @@ pub(crate) enum Caller {
 pub(crate) fn may_be_called_back(registry: &Registry, whole: Whole<'_>) -> bool {
     let Ok(Message::Request(request, _)) = Message::read_whole(whole) else { return true };
     request.target.object_key().is_ok_and(|key| registry.is_bidirectional(key))
+}
+
+/// Whether a message is a request for an object whose adapter allows such connections.
+pub(crate) fn calls_both_ways(registry: &Registry, whole: Whole<'_>) -> bool {
+    matches!(Message::read_whole(whole), Ok(Message::Request(..))) && may_be_called_back(registry, whole)
 }
 
 /// What serves the requests of the other end of a connection.
@@ -97,8 +104,15 @@ impl Served {
         if !self.begin(id) {
             return refuse(message, &send);
         }
+        let Some(seat) = Seat::take() else {
+            self.end(id);
+            return refuse(message, &send);
+        };
         let (served, joined, sends) = (Arc::clone(self), whole.to_joined(), send.clone());
-        let serve = move || served.serve(id, joined.whole(), &sends);
+        let serve = move || {
+            let _seat = seat;
+            served.serve(id, joined.whole(), &sends);
+        };
         if thread::Builder::new().name("punctual-serve".to_owned()).spawn(serve).is_err() {
             self.end(id);
             refuse(message, &send);
@@ -112,6 +126,9 @@ impl Served {
             let registry = host.registry();
             if self.caller == Caller::Accepting && !may_be_called_back(registry, whole) {
                 refuse_request(whole, &mut outbox, &not_both_ways());
+            } else if registry.wants_main_thread(whole) {
+                let mut answers = |bytes: &[u8]| send(bytes);
+                hand_over_and_wait(registry, whole.to_joined().into(), self.characters.load(), &mut answers);
             } else {
                 let mut before = |bytes: &[u8]| send(bytes);
                 // It has a thread of its own, which waits for adapters.

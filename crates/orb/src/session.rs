@@ -2,6 +2,7 @@
 
 use punctual_giop::Completion;
 use punctual_giop::connection::{Action, Event, Role, State, step};
+use punctual_giop::exception::Cause;
 use punctual_giop::message::{Header, Message};
 use punctual_giop::reassembly::Whole;
 use punctual_giop::{SystemException, SystemExceptionKind as Kind};
@@ -41,6 +42,6 @@ impl Session {
 pub(crate) fn unanswered(action: Action) -> SystemException {
     match action {
         Action::Retry | Action::SendClose => SystemException::new(Kind::Transient, 0, Completion::No),
-        _ => SystemException::new(Kind::CommFailure, 0, Completion::Maybe),
+        _ => SystemException::new(Kind::CommFailure, 0, Completion::Maybe).with_cause(Cause::Closed),
     }
 }

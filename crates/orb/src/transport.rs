@@ -215,7 +215,11 @@ fn find(address: &Address, deadline: Deadline) -> io::Result<Vec<SocketAddr>> {
         return Ok(vec![(ip, address.port).into()]);
     }
     let (host, port) = (address.host.clone(), address.port);
-    let search = move || (&*host, port).to_socket_addrs().map(Iterator::collect);
+    let search = move || {
+        let found = (&*host, port).to_socket_addrs().map(Iterator::collect);
+        // The system's searcher has errors of its own.
+        found.map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))
+    };
     let Some(left) = left(deadline)? else { return search() };
     let (sender, receiver) = sync_channel(1);
     let name = "punctual-find".to_owned();

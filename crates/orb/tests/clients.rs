@@ -269,9 +269,13 @@ fn a_server_says_where_its_objects_are() {
         let mut end = End::connect(&server.orb);
         assert_eq!(located(&mut end, &server.key), (LocateStatus::ObjectHere, None));
         assert_eq!(located(&mut end, b"unknown"), (LocateStatus::UnknownObject, None));
+        // It is here, whatever address its reference has. Others are elsewhere.
+        assert_eq!(located(&mut end, b"known"), (LocateStatus::ObjectHere, None));
+        let elsewhere = self::server();
+        server.orb.set_key("other", elsewhere.reference.clone());
         assert_eq!(
-            located(&mut end, b"known"),
-            (LocateStatus::ObjectForward, Some(server.reference.clone()))
+            located(&mut end, b"other"),
+            (LocateStatus::ObjectForward, Some(elsewhere.reference.clone()))
         );
         // Our client finds it so.
         let client = Orb::new(Options::default()).expect("a client needs nothing");
@@ -487,6 +491,24 @@ fn adapters_say_whether_connections_are_called_both_ways() {
             assert_eq!(called, expected, "{of_server:?} {of_client:?}");
         });
     }
+}
+
+/// A client offers with its first request, which may be for an object of another adapter.
+#[test]
+fn an_offer_counts_for_later_requests_of_its_connection() {
+    with_each_model(|| {
+        let server = active(Options { accept_bidirectional: true, ..options() });
+        let serve = |poa: &Poa| poa.serve(Caller(server.clone())).expect("it is active");
+        let (normal, both) = (serve(&with_policy(&server, Bidirectional::Normal)), serve(&server.root_poa()));
+        let client = active(Options { offer_bidirectional: true, ..behind_a_wall() });
+        let own = client.root_poa().serve(Length::default()).expect("it is active");
+        let call = |caller: &Reference| {
+            let object = client.object(caller).expect("a usable reference");
+            call_back(&object, &own).map_err(|failed| failed.kind)
+        };
+        assert_eq!(call(&normal), Err(Kind::Transient));
+        assert_eq!(call(&both), Ok(100_000));
+    });
 }
 
 #[test]

@@ -307,3 +307,49 @@ fn a_long_sequence_is_in_one_buffer() {
     // The same buffers serve again, and the connection is in order.
     assert_eq!(allocations(|| assert_eq!(echo.length_of(&octets[..1 << 20]), Ok(1 << 20))), 0.0);
 }
+
+/// Sends the begin of a message of 8 MiB. `None` if the server has ended the connection already.
+fn send_half(server: &Orb, part: &[u8]) -> Option<TcpStream> {
+    let Some(Endpoint::Tcp(address)) = server.published().first() else { panic!("it listens") };
+    let mut client = TcpStream::connect((&*address.host, address.port)).expect("it listens");
+    client.write_all(b"GIOP\x01\x02\x01\x00\x00\x00\x80\x00").and_then(|()| client.write_all(part)).ok()?;
+    Some(client)
+}
+
+/// Clients that send a half of a long message hold no more than the server is configured for, and others are served.
+#[test]
+fn half_messages_of_all_clients_take_bounded_memory() {
+    if !is_alone("half_messages_of_all_clients_take_bounded_memory") {
+        return;
+    }
+    const MAX: usize = 16 << 20;
+    let pool = Concurrency::Pool(punctual_orb::Pool::of(std::num::NonZeroUsize::MIN));
+    for concurrency in [Concurrency::ThreadPerConnection, Concurrency::Reactive, pool] {
+        let is_threads = concurrency == Concurrency::ThreadPerConnection;
+        let options = Options {
+            concurrency,
+            message_bytes_max: MAX / 2,
+            held_bytes_max: MAX,
+            ..Options::listening(Endpoint::tcp("127.0.0.1", 0))
+        };
+        let server = Orb::new(options).expect("it listens");
+        let reference = server.root_poa().serve(EchoSkeleton::new(Echo::new(&server))).expect("it is active");
+        server.root_poa().manager().activate().expect("it is not inactive");
+        let client = Orb::new(Options::default()).expect("a client");
+        let echo: EchoClient = client.narrow(&reference).expect("it is an echo");
+        let (half, octets) = (vec![0; 6 << 20], vec![3u8; 4 << 20]);
+        let before = IN_USE_BYTES.load(Ordering::Relaxed);
+        MOST_BYTES.store(before, Ordering::Relaxed);
+        let clients: Vec<_> = (0..20).filter_map(|_| send_half(&server, &half)).collect();
+        // They are quiet now: whoever sends goes on.
+        while ALLOCATIONS.swap(0, Ordering::Relaxed) > 0 {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+        assert_eq!(echo.length_of(&octets), Ok(4 << 20));
+        let most = MOST_BYTES.load(Ordering::Relaxed) - before;
+        println!("{} half messages: {most} B", clients.len());
+        // A thread that reads all connections does not wait until one is ended.
+        let more = if is_threads { 2 << 20 } else { MAX };
+        assert!(most <= (MAX + more) as i64, "{most} B");
+    }
+}

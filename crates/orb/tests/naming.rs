@@ -6,7 +6,7 @@ use punctual_giop::exception::minor;
 use punctual_giop::{Reference, SystemExceptionKind};
 use punctual_orb::naming::cos_naming::naming_context::{BindError, ResolveError};
 use punctual_orb::naming::cos_naming::{
-    BindingIteratorClient, NameComponent, NamingContextClient, NamingContextExtClient,
+    BindingIteratorClient, NameComponent, NamingContext, NamingContextClient, NamingContextExtClient,
 };
 use punctual_orb::naming::{find, serve};
 use punctual_orb::{Endpoint, Options, Orb, Stub as _};
@@ -76,6 +76,40 @@ fn long_lists_come_in_parts() {
     assert_eq!((all.len(), rest.0.is_nil()), (5, true));
 }
 
+/// Contexts that nobody can find any more keep nobody from making others.
+#[test]
+fn contexts_without_a_name_give_way() {
+    let service = service();
+    let client = Orb::new(Options::default()).expect("an ORB");
+    let root: NamingContextExtClient = client.resolve(&service.address).expect("a naming context");
+    let named = root.bind_new_context(&name(&["named"])).expect("a new name");
+    let first = root.new_context().expect("there is room");
+    for _ in 0..10_000 {
+        root.new_context().expect("others give way");
+    }
+    let object = |context: &NamingContext| client.object(&context.0).expect("a reference");
+    assert_eq!(object(&first).is_non_existent(), Ok(true));
+    assert_eq!(object(&named).is_non_existent(), Ok(false));
+    root.bind_new_context(&name(&["named", "inner"])).expect("a new name");
+    // One that gets no name is not kept, and a destroyed one is no object any more.
+    assert!(root.bind_new_context(&name(&["named"])).is_err());
+    let destroyed = root.new_context().expect("there is room");
+    NamingContextClient::new(object(&destroyed)).destroy().expect("it is empty");
+    assert_eq!(object(&destroyed).is_non_existent(), Ok(true));
+}
+
+#[test]
+fn long_names_are_no_names_and_large_references_are_beyond_a_limit() {
+    let service = service();
+    let client = Orb::new(Options::default()).expect("an ORB");
+    let root: NamingContextExtClient = client.resolve(&service.address).expect("a naming context");
+    let long = "x".repeat(4 << 20);
+    assert!(matches!(root.bind(&name(&[&long]), &service.root), Err(BindError::InvalidName(_))));
+    let large = Reference { type_id: long, ..service.root.clone() };
+    let Err(BindError::System(refused)) = root.bind(&name(&["a"]), &large) else { panic!("it is too large") };
+    assert_eq!(refused.kind, SystemExceptionKind::ImpLimit);
+}
+
 #[test]
 fn names_in_references_are_resolved() {
     let service = service();
@@ -87,10 +121,9 @@ fn names_in_references_are_resolved() {
     let missing = find(&client, &format!("{url}#z")).expect_err("no such name").to_string();
     assert!(missing.contains("does not know the name"), "{missing}");
     let address = url.trim_start_matches("corbaname:").replace("/NameService", "");
-    assert_eq!(
-        root.to_url(&address, "a.b").expect("an address"),
-        format!("corbaname:{address}/NameService#a.b")
-    );
+    assert_eq!(root.to_url(&address, "a.b").expect("an address"), format!("corbaname:{address}#a.b"));
+    assert_eq!(root.to_url(":host:9999", "a/b c").as_deref(), Ok("corbaname::host:9999#a/b%20c"));
+    assert!(root.to_url(&format!("{address}#a"), "b").is_err());
     assert!(root.to_url("", "a").is_err() && root.to_url(&address, "/").is_err());
     assert_eq!(root.to_name("x\\.y").expect("a name"), name(&["x.y"]));
     assert_eq!(root.to_string(&name(&["x.y"])).as_deref(), Ok("x\\.y"));

@@ -1,12 +1,15 @@
 //! Ctrl-C: the first one ends the run in order, so that every namespace and daemon is cleaned up; a second
 //! one ends the program at once (the next run then cleans up).
 
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::low_level::pipe;
 
 /// The program was requested to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +38,20 @@ pub fn install() -> std::io::Result<()> {
         flag::register(signal, Arc::clone(requested()))?;
     }
     Ok(())
+}
+
+/// Waits until the program is requested to end.
+///
+/// # Errors
+/// If the kernel refuses a handler, or a pair of sockets.
+pub fn wait() -> std::io::Result<()> {
+    install()?;
+    let (mut requests, signalled) = UnixStream::pair()?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        pipe::register(signal, signalled.try_clone()?)?;
+    }
+    // One that came before is noted.
+    if check().is_err() { Ok(()) } else { requests.read_exact(&mut [0]) }
 }
 
 /// Checks whether the run should continue.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::operation::Operation;
 use super::types::Types;
-use super::{encode, real};
+use super::{encode, json, real};
 use crate::output::Usage;
 
 /// Arguments with their types, known to have bytes in the latest version of GIOP.
@@ -88,5 +88,5 @@ fn argument(text: &str, code: &TypeCode) -> Result<Value, String> {
     if is_text {
         return Ok(Value::String(text.to_owned()));
     }
-    serde_json::from_str(text).map_err(|error| format!("`{text}` is no JSON: {error}"))
+    json::parse(text).map_err(|error| format!("`{text}` is no JSON: {error}"))
 }

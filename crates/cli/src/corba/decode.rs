@@ -7,7 +7,7 @@ use punctual_giop::{Decode, Decoder, Error, Reference, TypeCode, WChar, WString,
 use serde_json::{Map, Value, json};
 
 use super::names::name;
-use super::{Around, known, real};
+use super::{Around, INT8, known, real};
 
 /// Reads a value of this type.
 ///
@@ -67,6 +67,7 @@ fn simple(kind: u32, from: &mut Decoder<'_>) -> Result<Value, Error> {
         kind::LONGLONG => json!(i64::decode(from)?),
         kind::ULONGLONG => json!(u64::decode(from)?),
         kind::OCTET => json!(u8::decode(from)?),
+        INT8 => json!(i8::decode(from)?),
         kind::FLOAT => real::float_to_json(f32::decode(from)?),
         kind::DOUBLE => real::to_json(f64::decode(from)?),
         kind::LONGDOUBLE => real::to_json(real::double(LongDouble::decode(from)?)),

@@ -4,10 +4,10 @@ use punctual_giop::reference::Link;
 use punctual_giop::typecode::{Arm, Member, kind};
 use punctual_giop::{Encode, Encoder, Reference, TypeCode, WChar, WString, fixed};
 use punctual_idl::Specification;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::names::called;
-use super::{Around, known, real};
+use super::names::{called, described};
+use super::{Around, INT8, known, real};
 
 /// Writes a value of this type. An `any` may have types of the specification.
 ///
@@ -91,32 +91,35 @@ impl Writer<'_> {
         around: &Around<'a>,
     ) -> Result<(), String> {
         let object = value.as_object().ok_or_else(|| wrong(value, "an object"))?;
-        let unknown = object.keys().find(|key| members.iter().all(|member| member.name != **key));
-        if let Some(key) = unknown {
-            return Err(format!("there is no member `{key}`"));
-        }
+        known_keys(object, |key| members.iter().any(|member| member.name == key))?;
         members.iter().try_for_each(|member| {
             let value = object.get(&member.name).ok_or(format!("`{}` is missing", member.name))?;
             self.any_depth(value, &member.type_, around).map_err(|error| within(&member.name, &error))
         })
     }
 
-    /// `{"label": ..., "value": ...}`; an arm that is not there has no value.
+    /// `{"label": ..., "value": ...}`; an arm that is not there has no value. As results have it, `member` may name the arm.
     fn union<'a>(
         &mut self,
         value: &Value,
         (discriminator, arms, default): Parts<'a>,
         around: &Around<'a>,
     ) -> Result<(), String> {
-        let label = value.get("label").ok_or_else(|| wrong(value, "an object with `label` and `value`"))?;
+        let expected = || wrong(value, "an object with `label` and `value`");
+        let object = value.as_object().ok_or_else(expected)?;
+        let label = object.get("label").ok_or_else(expected)?;
+        known_keys(object, |key| ["label", "member", "value"].contains(&key))?;
         self.any_depth(label, discriminator, around).map_err(|error| within("label", &error))?;
         let number = label_number(label, discriminator);
         let is_default = |index: usize| default.is_some_and(|default| default as usize == index);
         let labelled =
             arms.iter().enumerate().find(|(index, arm)| !is_default(*index) && Some(arm.label) == number);
         let arm = labelled.map(|(_, arm)| arm).or_else(|| arms.get(default? as usize));
-        let Some(arm) = arm else { return Ok(()) };
-        let inner = value.get("value").ok_or("`value` is missing")?;
+        let Some(arm) = arm else { return without_arm(object, label) };
+        if let Some(member) = object.get("member").filter(|member| **member != arm.member.name) {
+            return Err(format!("`member` is {member}, but the label {label} selects `{}`", arm.member.name));
+        }
+        let inner = object.get("value").ok_or("`value` is missing")?;
         self.any_depth(inner, &arm.member.type_, around).map_err(|error| within(&arm.member.name, &error))
     }
 
@@ -130,6 +133,7 @@ impl Writer<'_> {
             kind::LONGLONG => self.integer::<i64>(value),
             kind::ULONGLONG => self.integer::<u64>(value),
             kind::OCTET => self.integer::<u8>(value),
+            INT8 => self.integer::<i8>(value),
             kind::FLOAT => self.encode(&real::float(number()?)?),
             kind::DOUBLE => self.encode(&number()?),
             kind::LONGDOUBLE => self.encode(&real::long_double(number()?)),
@@ -142,7 +146,7 @@ impl Writer<'_> {
             kind::ANY => self.any(value),
             kind::TYPE_CODE => {
                 let name = value.as_str().ok_or_else(|| wrong(value, "the name of a type"))?;
-                self.encode(&called(name, self.specification)?)
+                self.encode(&described(name, self.specification)?)
             }
             _ => Err("values of this type cannot be given".into()),
         }
@@ -157,25 +161,26 @@ impl Writer<'_> {
 
     /// `{"type": NAME, "value": ...}`; without it, the type is that of the JSON value: boolean, long long, double or string.
     fn any(&mut self, value: &Value) -> Result<(), String> {
-        let code = match value {
-            Value::Bool(_) => TypeCode::Simple(kind::BOOLEAN),
-            Value::String(_) => TypeCode::String(0, false),
-            Value::Number(number) if number.is_i64() => TypeCode::Simple(kind::LONGLONG),
-            Value::Number(_) => TypeCode::Simple(kind::DOUBLE),
+        let of = |simple: u32| (TypeCode::Simple(simple), TypeCode::Simple(simple));
+        let (code, sent) = match value {
+            Value::Bool(_) => of(kind::BOOLEAN),
+            Value::String(_) => (TypeCode::String(0, false), TypeCode::String(0, false)),
+            Value::Number(number) if number.is_i64() => of(kind::LONGLONG),
+            Value::Number(_) => of(kind::DOUBLE),
             Value::Object(typed) => {
+                known_keys(typed, |key| ["type", "value"].contains(&key))?;
                 let name = typed.get("type").and_then(Value::as_str);
-                called(
-                    name.ok_or("`type` is missing: write {\"type\": NAME, \"value\": V}")?,
-                    self.specification,
-                )?
+                let name = name.ok_or("`type` is missing: write {\"type\": NAME, \"value\": V}")?;
+                (called(name, self.specification)?, described(name, self.specification)?)
             }
             other => return Err(wrong(other, "an any: write {\"type\": NAME, \"value\": V}")),
         };
         let inner = if value.is_object() { value.get("value") } else { Some(value) };
         let is_empty = matches!(code, TypeCode::Simple(kind::NULL | kind::VOID));
-        self.encode(&code)?;
+        self.encode(&sent)?;
         match inner {
-            _ if is_empty => Ok(()),
+            None | Some(Value::Null) if is_empty => Ok(()),
+            Some(_) if is_empty => Err("the type has no values: write null, or no `value`".into()),
             Some(inner) => self.any_depth(inner, &code, &Around::new()),
             None => Err("`value` is missing".into()),
         }
@@ -202,6 +207,22 @@ impl Writer<'_> {
             Some(unscaled) => fixed::write(unscaled, digits, self.to).map_err(|_| too_long()),
             None => Err(too_long()),
         }
+    }
+}
+
+/// Refuses what would be dropped.
+fn known_keys(object: &Map<String, Value>, is_known: impl Fn(&str) -> bool) -> Result<(), String> {
+    match object.keys().find(|key| !is_known(key)) {
+        Some(key) => Err(format!("there is no member `{key}`")),
+        None => Ok(()),
+    }
+}
+
+/// A union whose label selects no arm has nothing else.
+fn without_arm(object: &Map<String, Value>, label: &Value) -> Result<(), String> {
+    match object.keys().find(|key| *key != "label") {
+        Some(key) => Err(format!("the label {label} selects no arm: there is no `{key}`")),
+        None => Ok(()),
     }
 }
 

@@ -4,12 +4,17 @@ pub mod arguments;
 pub mod decode;
 mod encode;
 pub mod idl;
+mod json;
 mod names;
 pub mod operation;
 mod real;
 pub mod types;
 
 use punctual_giop::TypeCode;
+
+/// A signed integer of 8 bits, to tell it from an octet where JSON is read and written. GIOP has no description of
+/// it: the types that are sent have an octet instead.
+const INT8: u32 = u32::MAX;
 
 /// Types around the present one, to which a recursive one refers.
 type Around<'a> = Vec<&'a TypeCode>;

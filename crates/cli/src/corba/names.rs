@@ -3,6 +3,7 @@
 use punctual_giop::TypeCode;
 use punctual_giop::typecode::kind;
 use punctual_idl::Specification;
+use punctual_idl::model::{Primitive, Type};
 
 use super::types::Types;
 
@@ -53,24 +54,33 @@ pub fn name(code: &TypeCode) -> String {
 /// # Errors
 /// One line, if there is none, or GIOP has no description of it.
 pub fn called(text: &str, specification: &Specification) -> Result<TypeCode, String> {
-    at_depth(text, specification, DEPTH_MAX)
+    at_depth(text, &Types::new(specification), DEPTH_MAX)
 }
 
-fn at_depth(text: &str, specification: &Specification, depth: usize) -> Result<TypeCode, String> {
+/// The same, as it is sent.
+///
+/// # Errors
+/// As [`called`].
+pub fn described(text: &str, specification: &Specification) -> Result<TypeCode, String> {
+    at_depth(text, &Types::sent(specification), DEPTH_MAX)
+}
+
+fn at_depth(text: &str, types: &Types<'_>, depth: usize) -> Result<TypeCode, String> {
     let element = text.strip_prefix("sequence<").and_then(|rest| rest.strip_suffix('>'));
     if let (Some(element), Some(depth)) = (element, depth.checked_sub(1)) {
-        let element = at_depth(element.trim(), specification, depth)?;
+        let element = at_depth(element.trim(), types, depth)?;
         return Ok(TypeCode::Sequence(Box::new(element), 0));
     }
     if let Some((kind, _)) = SIMPLE.iter().find(|(_, simple)| *simple == text) {
         return Ok(TypeCode::Simple(*kind));
     }
     match text {
+        "int8" => return types.clone().of(&Type::Primitive(Primitive::Int8)),
         "string" | "wstring" => return Ok(TypeCode::String(0, text == "wstring")),
-        "Object" => return Types::new(specification).of(&punctual_idl::model::Type::Object),
+        "Object" => return types.clone().of(&Type::Object),
         _ => {}
     }
-    let path = text.trim_start_matches("::");
+    let (path, specification) = (text.trim_start_matches("::"), types.specification());
     let mut all = specification.all();
     let found = all.find(|(id, definition)| {
         definition.repository_id() == text || specification.path(*id).join("::") == path
@@ -80,5 +90,5 @@ fn at_depth(text: &str, specification: &Specification, depth: usize) -> Result<T
             "no type is called `{text}`: write a primitive type, string, sequence<...>, or the name of a type of the IDL file (A::B)"
         )
     })?;
-    Types::new(specification).named(id)
+    types.clone().named(id)
 }

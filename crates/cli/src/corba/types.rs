@@ -4,17 +4,32 @@ use punctual_giop::TypeCode;
 use punctual_giop::typecode::{Arm, Member, Named, kind};
 use punctual_idl::model::{self, Constant, DefinitionId, Kind, Primitive, Specification, Type};
 
+use super::INT8;
+
 /// Makes descriptions.
+#[derive(Clone)]
 pub struct Types<'a> {
     specification: &'a Specification,
     /// Definitions around the present one: one that is in itself refers to its own description.
     open: Vec<DefinitionId>,
+    /// What stands for an `int8`.
+    int8: u32,
 }
 
 impl<'a> Types<'a> {
-    /// The types of an IDL file.
+    /// The types of an IDL file, for values that are read and written here.
     pub fn new(specification: &'a Specification) -> Self {
-        Self { specification, open: Vec::new() }
+        Self { specification, open: Vec::new(), int8: INT8 }
+    }
+
+    /// The same for descriptions that are sent.
+    pub fn sent(specification: &'a Specification) -> Self {
+        Self { int8: kind::OCTET, ..Self::new(specification) }
+    }
+
+    /// The IDL file.
+    pub fn specification(&self) -> &'a Specification {
+        self.specification
     }
 
     /// The description of a type.
@@ -23,7 +38,7 @@ impl<'a> Types<'a> {
     /// One line that names the type, if GIOP has no description of it.
     pub fn of(&mut self, type_: &Type) -> Result<TypeCode, String> {
         Ok(match type_ {
-            Type::Primitive(primitive) => TypeCode::Simple(simple(*primitive)),
+            Type::Primitive(primitive) => TypeCode::Simple(self.simple(*primitive)),
             Type::String(bound) => TypeCode::String(bound.unwrap_or(0), false),
             Type::WString(bound) => TypeCode::String(bound.unwrap_or(0), true),
             Type::Fixed(Some((digits, scale))) => TypeCode::Fixed(*digits as u16, *scale as i16),
@@ -131,6 +146,12 @@ impl<'a> Types<'a> {
             },
             Constant::Float(_) | Constant::Fixed(_) | Constant::String(_) | Constant::WString(_) => 0,
         }
+    }
+}
+
+impl Types<'_> {
+    fn simple(&self, primitive: Primitive) -> u32 {
+        if primitive == Primitive::Int8 { self.int8 } else { simple(primitive) }
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use clap::{Args, ValueEnum};
 use punctual::Nanos;
 use punctual_giop::{Kept, TypeCode};
 use punctual_idl::model::Specification;
 use punctual_orb::naming::FindError;
+use punctual_orb::naming::cos_naming::naming_context;
 use punctual_orb::{Object, Options, Orb, Outcome as CallOutcome, Reference, SyncScope, SystemException};
 use serde_json::{Map, Value, json};
 
@@ -48,9 +49,9 @@ pub struct Call {
     /// Longest time of the call, including the time to connect.
     #[arg(long, default_value = "10s", value_parser = values::span)]
     timeout: Nanos,
-    /// What a oneway operation waits for.
-    #[arg(long, value_enum, default_value = "transport")]
-    sync: Sync,
+    /// What a oneway operation waits for [default: transport]. Other operations wait for their reply.
+    #[arg(long, value_enum)]
+    sync: Option<Sync>,
 }
 
 /// What a oneway operation waits for.
@@ -107,6 +108,10 @@ impl Call {
     /// # Errors
     /// [`Usage`] if the reference, the file, the operation or an argument is wrong; system exceptions.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
+        self.call(output).map_err(|error| explained(error, output))
+    }
+
+    fn call(self, output: Output) -> anyhow::Result<Outcome> {
         let general = of_all_objects(&self.operation);
         let specification = match &general {
             Some(_) if !self.idl.is_given() => Specification::default(),
@@ -119,6 +124,10 @@ impl Call {
             Some(operation) => operation,
             None => self.asked(&reference).find(&specification)?,
         };
+        if self.sync.is_some() && !operation.is_oneway {
+            let name = &self.operation;
+            bail!(Usage(format!("--sync is for oneway operations: {name} is none, and waits for its reply")));
+        }
         let arguments = Arguments::new(&self.arguments, &operation, &specification)?;
         let object = orb.object(&reference)?;
         if operation.wire == "_non_existent" {
@@ -157,16 +166,39 @@ impl Call {
         arguments: &Arguments<'_>,
         output: Output,
     ) -> anyhow::Result<Outcome> {
-        let object = object.with_sync_scope(self.sync.scope())?;
+        let sync = self.sync.unwrap_or(Sync::Transport);
+        let object = object.with_sync_scope(sync.scope())?;
         let sent = object.send::<SystemException>(&operation.wire, |to| arguments.write(to));
         sent.map_err(|exception| arguments.explain(exception))?;
-        if let Sync::None = self.sync {
+        if let Sync::None = sync {
             // The program ends now, and with it the thread that sends.
             object.flush();
         }
-        let (word, line) = self.sync.known();
+        let (word, line) = sync.known();
         output.print(&json!({ "known": word }), |_| line.into())?;
         Ok(Outcome::Done)
+    }
+}
+
+/// With JSON, a system exception is printed with its parts.
+fn explained(error: anyhow::Error, output: Output) -> anyhow::Error {
+    let of_service = |error: &FindError| match error {
+        FindError::Service(exception) | FindError::Name(naming_context::ResolveError::System(exception)) => {
+            Some(*exception)
+        }
+        _ => None,
+    };
+    let exception = error.downcast_ref::<SystemException>().copied();
+    let exception = exception.or_else(|| error.downcast_ref::<FindError>().and_then(of_service));
+    let Some(exception) = exception.filter(|_| output.json) else { return error };
+    let mut shown = punctual::failure(&punctual::one_line(error.as_ref()), 1);
+    shown["exception"] = exception.kind.id().into();
+    shown["minor"] = exception.minor.into();
+    shown["completed"] = exception.completed.name().into();
+    shown["cause"] = exception.cause().into();
+    match output.print(&json!({ "error": shown }), |_| String::new()) {
+        Ok(()) => error,
+        Err(unprinted) => unprinted,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use anyhow::bail;
 use clap::Args;
 use punctual_giop::Reference;
 use punctual_giop::characters::CodeSetId;
@@ -14,6 +15,7 @@ use punctual_giop::reference::corbaloc::Corbaloc;
 use punctual_giop::reference::{
     Component, Error, IiopProfile, Link, Profile, TAG_INTERNET_IOP, TAG_MULTIPLE_COMPONENTS, UnixAddress,
 };
+use punctual_proto::text::harmless;
 use serde::Serialize;
 
 use crate::output::{Outcome, Output, Usage};
@@ -79,6 +81,10 @@ fn from_standard_input() -> anyhow::Result<String> {
     let mut text = String::new();
     let read = std::io::stdin().take(limit).read_to_string(&mut text);
     read.map_err(|error| Usage(format!("standard input has no reference: {error}")))?;
+    let references = text.lines().filter(|line| !line.trim().is_empty()).count();
+    if references > 1 {
+        bail!(Usage(format!("standard input has {references} lines: give one reference at a time")));
+    }
     Ok(text)
 }
 
@@ -126,15 +132,19 @@ fn profile(profile: &Profile) -> ExplainedProfile {
     ExplainedProfile {
         transport,
         mistake,
-        version: parsed.as_ref().map(|parsed| {
-            let (major, minor) = parsed.version.numbers();
-            format!("{major}.{minor}")
-        }),
+        version: parsed.as_ref().and_then(|_| version(profile)),
         address: socket.or_else(|| parsed.as_ref().map(|parsed| parsed.address.to_string())),
         key: key.map(|key| key.escape_ascii().to_string()),
         key_hex: key.map(|key| key.iter().map(|byte| format!("{byte:02x}")).collect()),
         components: parsed.iter().flat_map(|parsed| &parsed.components).map(component).collect(),
     }
+}
+
+/// The version that a profile says, behind its byte order. It may be later than those that this program knows.
+fn version(profile: &Profile) -> Option<String> {
+    let (_, numbers) = profile.data.split_first()?;
+    let [major, minor] = numbers.first_chunk()?;
+    Some(format!("{major}.{minor}"))
 }
 
 /// The first Unix socket of a profile.
@@ -208,5 +218,7 @@ fn text_of(explained: &Explained) -> String {
             lines.push(format!("  {:<12} {value}", component.name));
         }
     }
-    lines.join("\n")
+    // Texts of a reference come from elsewhere: each stays in its line.
+    let shown: Vec<_> = lines.iter().map(|line| harmless(line)).collect();
+    shown.join("\n")
 }

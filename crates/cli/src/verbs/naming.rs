@@ -1,5 +1,6 @@
 //! `punctual naming`: a naming service for CORBA objects.
 
+use std::net::Ipv6Addr;
 use std::num::NonZeroUsize;
 use std::path::absolute;
 
@@ -7,6 +8,7 @@ use clap::Args;
 use punctual_giop::Version;
 use punctual_giop::reference::corbaloc::{Corbaloc, Place};
 use punctual_orb::{Concurrency, Endpoint, Options, Orb, Pool, naming};
+use punctual_os::interrupt;
 use serde::Serialize;
 
 use crate::output::{Outcome, Output, Usage};
@@ -19,7 +21,8 @@ use crate::output::{Outcome, Output, Usage};
                   nameclt -ORBInitRef NameService=corbaloc::127.0.0.1:2809/NameService list\n  \
                   punctual call corbaloc::127.0.0.1:2809/NameService list 10 --idl CosNaming.idl\n  \
                   punctual call corbaloc:omniunix:/run/names.sock:/NameService list 10 --idl CosNaming.idl\n\n\
-                  The service keeps the names in memory: they are lost when it stops. Any program that can connect to an address \
+                  The service keeps the names in memory: they are lost when it stops. It keeps at most \
+                  100,000 names and 64 MiB. Any program that can connect to an address \
                   may change them."
 )]
 pub struct Naming {
@@ -45,6 +48,11 @@ fn endpoint(text: &str) -> Result<Endpoint, Usage> {
         return socket(path);
     }
     let wrong = || Usage(format!("`{text}` is no address: write HOST:PORT or unix:PATH"));
+    let bare = text.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(text);
+    if bare.parse::<Ipv6Addr>().is_ok() {
+        let fix = format!("write the port of an IPv6 address behind square brackets, as [{bare}]:2809");
+        return Err(Usage(format!("`{text}` is no address: {fix}")));
+    }
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
     let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     if bracketed.is_none() && host.contains(':') {
@@ -81,25 +89,42 @@ fn endpoints(texts: &[String]) -> Result<Vec<Endpoint>, Usage> {
     texts.iter().map(|text| endpoint(text)).collect()
 }
 
+/// Bytes of a request: names and references are short.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of requests that are not answered yet.
+const HELD_BYTES_MAX: usize = 32 << 20;
+
 /// Threads that serve requests.
 const THREADS: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
 
 impl Naming {
-    /// Serves until the program is ended.
+    /// Serves until the program is ended by a signal.
     ///
     /// # Errors
     /// [`Usage`] if an address is wrong; if it cannot be used.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let (listen, published) = (endpoints(&self.listen)?, endpoints(&self.publish)?);
+        // From the first socket on, a signal removes it.
+        interrupt::install()?;
         // Clients that say nothing, or half a message, keep no thread of a pool. Names of other services are asked for by servants.
         let concurrency = Concurrency::Pool(Pool::of(THREADS));
-        let options = Options { listen, published, concurrency, ..Options::default() };
+        let options = Options {
+            listen,
+            published,
+            concurrency,
+            message_bytes_max: MESSAGE_BYTES_MAX,
+            held_bytes_max: HELD_BYTES_MAX,
+            ..Options::default()
+        };
         let orb =
             Orb::new(options).map_err(|error| anyhow::anyhow!("{}: {error}", self.listen.join(", ")))?;
         let root = naming::serve(&orb)?;
         let started = Started { reference: orb.stringify(&root)?, corbaloc: corbaloc(orb.published()) };
         output.print(&started, |started| format!("{}\n{}", started.corbaloc, started.reference))?;
-        orb.run();
+        interrupt::wait()?;
+        // Removes Unix sockets.
+        orb.shutdown(false);
         Ok(Outcome::Done)
     }
 }

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
+use core::net::Ipv6Addr;
 
 use super::address::Address;
 use super::component::{Component, UnixAddress};
@@ -143,7 +144,7 @@ fn version_of(text: &str) -> Result<Version, Error> {
 /// `HOST`, `HOST:PORT`, `[IPV6]` or `[IPV6]:PORT`.
 fn host_and_port(text: &str) -> Option<Address> {
     let (host, rest) = match text.strip_prefix('[') {
-        Some(behind) => behind.split_once(']')?,
+        Some(behind) => behind.split_once(']').filter(|(host, _)| is_ipv6(host))?,
         None => text.split_at(text.find(':').unwrap_or(text.len())),
     };
     let host = with_zone(host);
@@ -159,6 +160,12 @@ fn host_and_port(text: &str) -> Option<Address> {
         _ => return None,
     };
     Some(Address { host, port })
+}
+
+/// Whether it is an address of IPv6, with a zone or without.
+fn is_ipv6(host: &str) -> bool {
+    let address = host.split_once('%').map_or(host, |(address, _)| address);
+    address.parse::<Ipv6Addr>().is_ok()
 }
 
 /// The `%` before the zone of an IPv6 address is written `%25` (RFC 6874).

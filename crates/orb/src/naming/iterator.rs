@@ -1,18 +1,35 @@
 //! Rests of lists of bindings, which clients fetch.
 //!
-//! Clients that end without a word leave their rests here: so there is a limit, and idle ones end.
+//! A rest is a place in a context, and no list: a client that asks for many takes little memory. Clients that end
+//! without a word leave their rests here: so there is a limit, and idle ones end.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cos_naming::{
     Binding, BindingIterator, BindingIteratorServant, BindingIteratorSkeleton, BindingList, BindingType,
 };
+use super::tree::{ContextNumber, Page, Part};
 use crate::counted::Mutex;
 use crate::limits::{NAMING_ITERATOR_IDLE, NAMING_ITERATORS_MAX};
 use crate::poa::{ObjectId, Poa, PoaError};
 use crate::{Servant, SystemException, current};
+
+/// Has the bindings.
+pub(super) trait Pages: Send + Sync {
+    /// Those behind one of them: at most so many. Nothing, if the context does not exist any more.
+    fn page(&self, context: ContextNumber, after: Option<&Part>, how_many: usize) -> Page;
+}
+
+/// Bindings, as clients have them.
+pub(super) fn bindings(page: Page) -> Vec<Binding> {
+    let binding = |(part, is_context)| Binding {
+        binding_name: vec![part],
+        binding_type: if is_context { BindingType::Ncontext } else { BindingType::Nobject },
+    };
+    page.all.into_iter().map(binding).collect()
+}
 
 /// The rests of all lists.
 pub(super) struct Iterators {
@@ -29,13 +46,16 @@ impl Iterators {
         self.last_used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An object that gives the rest of a list; nil if there is none.
-    pub fn begin(self: &Arc<Self>, rest: Vec<Binding>) -> Result<BindingIterator, PoaError> {
-        if rest.is_empty() {
-            return Ok(BindingIterator::default());
-        }
+    /// An object that gives the bindings of a context behind this one.
+    pub fn begin(
+        self: &Arc<Self>,
+        pages: Arc<dyn Pages>,
+        context: ContextNumber,
+        after: Option<Part>,
+    ) -> Result<BindingIterator, PoaError> {
         self.make_room(Instant::now(), NAMING_ITERATORS_MAX, NAMING_ITERATOR_IDLE);
-        let iterator = Iterator { rest: Mutex::new(rest.into()), all: Arc::clone(self) };
+        let rest = Mutex::new(Some(after));
+        let iterator = Iterator { pages, context, rest, all: Arc::clone(self) };
         let servant: Arc<dyn Servant> = Arc::new(BindingIteratorSkeleton::<Iterator>::new(iterator));
         let id = self.poa.activate_object(servant)?;
         self.used(&id);
@@ -72,18 +92,23 @@ impl Iterators {
 
 /// Bindings that a client has not asked for yet.
 struct Iterator {
-    rest: Mutex<VecDeque<Binding>>,
+    pages: Arc<dyn Pages>,
+    context: ContextNumber,
+    /// Behind which they are; `None` at the end.
+    rest: Mutex<Option<Option<Part>>>,
     all: Arc<Iterators>,
 }
 
 impl Iterator {
-    fn take(&self, count: usize) -> Vec<Binding> {
+    fn take(&self, how_many: usize) -> Vec<Binding> {
         if let Ok(id) = current::object_id() {
             self.all.used(&id);
         }
         let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = count.min(rest.len());
-        rest.drain(..count).collect()
+        let Some(after) = rest.take() else { return Vec::new() };
+        let mut page = self.pages.page(self.context, after.as_ref(), how_many);
+        *rest = page.continues.take();
+        bindings(page)
     }
 }
 
@@ -110,16 +135,25 @@ impl BindingIteratorServant for Iterator {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tree::Tree;
     use super::*;
     use crate::{Endpoint, Options, Orb};
+
+    struct Nothing;
+
+    impl Pages for Nothing {
+        fn page(&self, _: ContextNumber, _: Option<&Part>, _: usize) -> Page {
+            Page::default()
+        }
+    }
 
     #[test]
     fn the_longest_idle_ones_give_way_and_all_idle_ones_end() {
         let orb = Orb::new(Options::listening(Endpoint::tcp("127.0.0.1", 0))).expect("it listens");
         let iterators = Iterators::new(orb.root_poa());
-        let rest = || vec![Binding { binding_name: vec![], binding_type: BindingType::Nobject }];
+        let context = Tree::default().create().expect("the first one");
         for _ in 0..4 {
-            iterators.begin(rest()).expect("there is room");
+            iterators.begin(Arc::new(Nothing), context, None).expect("there is room");
         }
         let mut ids: Vec<ObjectId> = iterators.lock().keys().cloned().collect();
         ids.sort();

@@ -4,10 +4,11 @@
 //! |---|---|
 //! | [`cos_naming`] | clients and skeletons, generated from `CosNaming.idl` |
 //! | `tree` | contexts and what is bound in them |
-//! | `servant`, `iterator` | the service: contexts and iterators as objects |
+//! | `servant`, `iterator`, `failure` | the service: contexts and iterators as objects, and why their operations fail |
 //! | `client` | names in references: `corbaname:` |
 
 mod client;
+mod failure;
 mod iterator;
 mod servant;
 mod tree;

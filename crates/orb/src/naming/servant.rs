@@ -2,25 +2,28 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use punctual_giop::reference::corbaname::{Corbaname, Name as TextName, NamePart};
-use punctual_giop::{Completion, Reference, SystemException, SystemExceptionKind as Kind};
+use punctual_giop::{Reference, SystemException, SystemExceptionKind as Kind};
 
 use super::cos_naming::naming_context::{
-    AlreadyBound, BindContextError, BindError, BindNewContextError, CannotProceed, DestroyError, InvalidName,
-    NotEmpty, NotFound, NotFoundReason, RebindContextError, RebindError, ResolveError, UnbindError,
+    BindContextError, BindError, BindNewContextError, CannotProceed, DestroyError, NotFoundReason,
+    RebindContextError, RebindError, ResolveError, UnbindError,
 };
 use super::cos_naming::naming_context_ext::{
     InvalidAddress, ResolveStrError, ToNameError, ToStringError, ToUrlError,
 };
 use super::cos_naming::{
-    Binding, BindingIterator, BindingList, BindingType, Name, NameComponent, NamingContext,
-    NamingContextExtServant, NamingContextExtSkeleton, NamingContextServant,
+    BindingIterator, BindingList, Name, NameComponent, NamingContext, NamingContextExtServant,
+    NamingContextExtSkeleton, NamingContextServant,
 };
-use super::iterator::Iterators;
-use super::tree::{Bound, ContextNumber, Refused, Tree};
+use super::failure::{Failure, Uncreated, failure, system, undeclared};
+use super::iterator::{Iterators, Pages, bindings};
+use super::tree::{Bound, ContextNumber, Page, Part, Refused, Tree};
 use crate::counted::Mutex;
-use crate::poa::{Poa, PoaError};
+use crate::limits::NAMING_CONTEXT_IDLE;
+use crate::poa::{ObjectId, Poa, PoaError};
 use crate::{Cow, Orb, Servant};
 
 /// The key of the root context, for `corbaloc::HOST/NameService`.
@@ -33,92 +36,52 @@ const ROOT_KEY: &str = "NameService";
 pub fn serve(orb: &Orb) -> Result<Reference, PoaError> {
     let poa = orb.root_poa().create_poa("naming", crate::poa::Policies::default(), None)?;
     poa.manager().activate().map_err(|_| PoaError::NoAddress)?;
-    let state = State { tree: Tree::default(), active: HashMap::new() };
+    let state = State::default();
     let iterators = Iterators::new(poa.clone());
     let service = Arc::new(Service { poa, iterators, state: Mutex::new(state) });
-    let root = service.create(true)?;
+    let (root, _) = service.create(true).map_err(|uncreated| match uncreated {
+        Uncreated::Adapter(error) => error,
+        // It is the first context.
+        Uncreated::Full => PoaError::NoAddress,
+    })?;
     orb.set_key(ROOT_KEY, root.clone());
     Ok(root)
 }
 
+type Key = Box<[u8]>;
+
 /// Contexts, and which object each is.
+#[derive(Default)]
 struct State {
     tree: Tree,
     /// By the keys of their references.
-    active: HashMap<Box<[u8]>, ContextNumber>,
+    active: HashMap<Key, ContextNumber>,
+    objects: HashMap<ContextNumber, (ObjectId, Key)>,
+}
+
+impl State {
+    /// Removes what is known of a context that the tree has no more: its object.
+    fn forget(&mut self, number: ContextNumber) -> Option<ObjectId> {
+        let (object, key) = self.objects.remove(&number)?;
+        self.active.remove(&key);
+        Some(object)
+    }
+
+    /// The object of a context. `false` if the context had to give way already.
+    fn is_object(&mut self, number: ContextNumber, object: ObjectId, key: Key) -> bool {
+        let is_there = self.tree.has(number);
+        if is_there {
+            self.active.insert(key.clone(), number);
+            self.objects.insert(number, (object, key));
+        }
+        is_there
+    }
 }
 
 struct Service {
     poa: Poa,
     iterators: Arc<Iterators>,
     state: Mutex<State>,
-}
-
-/// Why an operation fails: each of them has some of these as its exceptions.
-enum Failure {
-    NotFound(NotFound),
-    CannotProceed(CannotProceed),
-    InvalidName,
-    AlreadyBound,
-    NotEmpty,
-    System(SystemException),
-}
-
-fn system(kind: Kind) -> Failure {
-    Failure::System(SystemException::new(kind, 0, Completion::No))
-}
-
-impl From<PoaError> for Failure {
-    fn from(_: PoaError) -> Self {
-        system(Kind::ObjAdapter)
-    }
-}
-
-/// The exceptions that an operation declares: with a name that leads nowhere; then the others. What it does not declare does
-/// not occur in it, and would be `INTERNAL`.
-macro_rules! raises {
-    ($($error:ident: $($pattern:pat => $exception:expr),*;)*) => { $(
-        impl From<Failure> for $error {
-            fn from(failure: Failure) -> Self {
-                match failure {
-                    $($pattern => $exception.into(),)*
-                    Failure::System(exception) => exception.into(),
-                    #[allow(unreachable_patterns, reason = "an operation may declare all of them")]
-                    _ => SystemException::new(Kind::Internal, 0, Completion::Maybe).into(),
-                }
-            }
-        }
-    )* };
-}
-
-use Failure as F;
-
-raises! {
-    BindError: F::NotFound(e) => e, F::CannotProceed(e) => e, F::InvalidName => InvalidName {}, F::AlreadyBound => AlreadyBound {};
-    RebindError: F::NotFound(e) => e, F::CannotProceed(e) => e, F::InvalidName => InvalidName {};
-    BindContextError: F::NotFound(e) => e, F::CannotProceed(e) => e, F::InvalidName => InvalidName {}, F::AlreadyBound => AlreadyBound {};
-    RebindContextError: F::NotFound(e) => e, F::CannotProceed(e) => e, F::InvalidName => InvalidName {};
-    ResolveError: F::NotFound(e) => e, F::CannotProceed(e) => e, F::InvalidName => InvalidName {};
-    UnbindError: F::NotFound(e) => e, F::CannotProceed(e) => e, F::InvalidName => InvalidName {};
-    BindNewContextError: F::NotFound(e) => e, F::CannotProceed(e) => e, F::InvalidName => InvalidName {}, F::AlreadyBound => AlreadyBound {};
-    DestroyError: F::NotEmpty => NotEmpty {};
-    ResolveStrError: F::NotFound(e) => e, F::CannotProceed(e) => e, F::InvalidName => InvalidName {};
-    ToStringError: F::InvalidName => InvalidName {};
-    ToNameError: F::InvalidName => InvalidName {};
-    ToUrlError: F::InvalidName => InvalidName {};
-}
-
-/// What a refusal of the tree means for the last part of a name.
-fn failure(refused: Refused, last: &[NameComponent], wanted: NotFoundReason) -> Failure {
-    let not_found = |why| Failure::NotFound(NotFound { why, rest_of_name: last.to_vec() });
-    match refused {
-        Refused::Gone => system(Kind::ObjectNotExist),
-        Refused::Missing => not_found(NotFoundReason::MissingNode),
-        Refused::OtherKind => not_found(wanted),
-        Refused::AlreadyBound => Failure::AlreadyBound,
-        Refused::NotEmpty => Failure::NotEmpty,
-        Refused::Full => system(Kind::ImpLimit),
-    }
 }
 
 fn key_of(reference: &Reference) -> Option<Box<[u8]>> {
@@ -131,15 +94,53 @@ impl Service {
     }
 
     /// A new context and its object.
-    fn create(self: &Arc<Self>, is_root: bool) -> Result<Reference, PoaError> {
-        let number = self.lock().tree.create().map_err(|_| PoaError::NoAddress)?;
+    fn create(self: &Arc<Self>, is_root: bool) -> Result<(Reference, ContextNumber), Uncreated> {
+        let number = self.new_number().map_err(|_| Uncreated::Full)?;
         let context = Context { service: Arc::clone(self), number, is_root };
         let servant: Arc<dyn Servant> = Arc::new(NamingContextExtSkeleton::new(context));
         let id = self.poa.activate_object(servant)?;
         let reference = self.poa.id_to_reference(&id)?;
         let key = key_of(&reference).ok_or(PoaError::NoAddress)?;
-        self.lock().active.insert(key, number);
-        Ok(reference)
+        if !self.lock().is_object(number, id.clone(), key) {
+            self.end_object(&id);
+            return Err(Uncreated::Full);
+        }
+        Ok((reference, number))
+    }
+
+    /// A context. If there is no room, contexts that no name leads to give way.
+    fn new_number(&self) -> Result<ContextNumber, Refused> {
+        let mut state = self.lock();
+        let mut gone = Vec::new();
+        if state.tree.is_full() {
+            gone = state.tree.make_room(Instant::now(), NAMING_CONTEXT_IDLE);
+        }
+        let objects: Vec<ObjectId> = gone.into_iter().filter_map(|number| state.forget(number)).collect();
+        let number = state.tree.create();
+        drop(state);
+        objects.iter().for_each(|id| self.end_object(id));
+        number
+    }
+
+    /// Removes an empty context and its object.
+    fn destroy(&self, number: ContextNumber) -> Result<(), Refused> {
+        let mut state = self.lock();
+        state.tree.destroy(number)?;
+        let object = state.forget(number);
+        drop(state);
+        object.iter().for_each(|id| self.end_object(id));
+        Ok(())
+    }
+
+    fn end_object(&self, id: &ObjectId) {
+        // It is active, unless the adapter has ended.
+        let _ = self.poa.deactivate_object(id);
+    }
+}
+
+impl Pages for Service {
+    fn page(&self, context: ContextNumber, after: Option<&Part>, how_many: usize) -> Page {
+        self.lock().tree.list(context, after, how_many).unwrap_or_default()
     }
 }
 
@@ -222,21 +223,22 @@ impl Context {
         if self.is_root {
             return Err(system(Kind::NoPermission));
         }
-        let mut state = self.service.lock();
-        let destroyed = state.tree.destroy(self.number);
-        destroyed.map_err(|refused| failure(refused, &[], NotFoundReason::NotContext))?;
-        state.active.retain(|_, number| *number != self.number);
-        Ok(())
+        let destroyed = self.service.destroy(self.number);
+        destroyed.map_err(|refused| failure(refused, &[], NotFoundReason::NotContext))
     }
 
-    fn bindings(&self) -> Result<Vec<Binding>, Failure> {
-        let listed = self.service.lock().tree.list(self.number);
-        let listed = listed.map_err(|refused| failure(refused, &[], NotFoundReason::NotContext))?;
-        let binding = |(part, is_context)| Binding {
-            binding_name: vec![part],
-            binding_type: if is_context { BindingType::Ncontext } else { BindingType::Nobject },
+    /// The first bindings, and an iterator that has the rest.
+    fn begin_list(&self, how_many: u32) -> Result<(BindingList, BindingIterator), Failure> {
+        let listed = self.service.lock().tree.list(self.number, None, how_many as usize);
+        let mut listed = listed.map_err(|refused| failure(refused, &[], NotFoundReason::NotContext))?;
+        let rest = match listed.continues.take() {
+            Some(after) => {
+                let pages = Arc::<Service>::clone(&self.service);
+                self.service.iterators.begin(pages, self.number, after)?
+            }
+            None => BindingIterator::default(),
         };
-        Ok(listed.into_iter().map(binding).collect())
+        Ok((bindings(listed), rest))
     }
 }
 
@@ -266,14 +268,18 @@ impl NamingContextServant for Context {
     }
 
     fn new_context(&self) -> Result<NamingContext, SystemException> {
-        let created = self.service.create(false);
-        created.map(NamingContext).map_err(|_| SystemException::new(Kind::ImpLimit, 0, Completion::No))
+        let created = self.service.create(false).map_err(|uncreated| undeclared(uncreated.into()));
+        created.map(|(reference, _)| NamingContext(reference))
     }
 
     fn bind_new_context(&self, n: &[NameComponent]) -> Result<NamingContext, BindNewContextError> {
-        let context = NamingContext(self.service.create(false).map_err(Failure::from)?);
-        self.set(n, &context.0, true, false)?;
-        Ok(context)
+        let (context, number) = self.service.create(false).map_err(Failure::from)?;
+        if let Err(failure) = self.set(n, &context, true, false) {
+            // Nobody knows it.
+            let _ = self.service.destroy(number);
+            return Err(failure.into());
+        }
+        Ok(NamingContext(context))
     }
 
     fn destroy(&self) -> Result<(), DestroyError> {
@@ -281,14 +287,7 @@ impl NamingContextServant for Context {
     }
 
     fn list(&self, how_many: u32) -> Result<(BindingList, BindingIterator), SystemException> {
-        let unlisted = |failure| match failure {
-            Failure::System(exception) => exception,
-            _ => SystemException::new(Kind::Internal, 0, Completion::Maybe),
-        };
-        let mut first = self.bindings().map_err(unlisted)?;
-        let rest = first.split_off(first.len().min(how_many as usize));
-        let rest = self.service.iterators.begin(rest);
-        Ok((first, rest.map_err(|refused| unlisted(refused.into()))?))
+        self.begin_list(how_many).map_err(undeclared)
     }
 }
 
@@ -316,12 +315,15 @@ impl NamingContextExtServant for Context {
     }
 
     fn to_url<'a>(&'a self, addr: &'a str, sn: &'a str) -> Result<Cow<'a, str>, ToUrlError> {
-        let mut url = Corbaname::parse(addr).map_err(|_| InvalidAddress {})?;
-        if url.name.is_some() {
+        let url = Corbaname::parse(addr).map_err(|_| InvalidAddress {})?;
+        if addr.contains('#') {
             return Err(InvalidAddress {}.into());
         }
-        url.name = Some(TextName::parse(sn).map_err(|_| Failure::InvalidName)?);
-        Ok(url.to_string().into())
+        let name = Some(TextName::parse(sn).map_err(|_| Failure::InvalidName)?);
+        let named = Corbaname { name, ..url }.to_string();
+        // The address stays as it is written: only what is behind it is new.
+        let behind = named.split_once('#').map_or("", |(_, name)| name);
+        Ok(format!("corbaname:{addr}#{behind}").into())
     }
 
     fn resolve_str(&self, n: &str) -> Result<Reference, ResolveStrError> {

@@ -2,22 +2,24 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use punctual_giop::exception::minor;
-use punctual_giop::message::Request;
+use punctual_giop::message::{Message, Request, Target};
+use punctual_giop::reassembly::Whole;
 use punctual_giop::{
     Completion, Decode, Decoder, Encode, Reference, SystemException, SystemExceptionKind as Kind, TaggedList,
 };
-use sharded_slab::Entry;
 
 use super::Poa;
 use super::key::{Key, NOWHERE, ObjectId};
-use super::policy::{Bidirectional, RequestProcessing, ServantRetention};
+use super::manager::State;
+use super::policy::{Bidirectional, RequestProcessing, ServantRetention, ThreadModel};
 use super::refusal::{Refusal, Served, ending};
-use super::registry::{Active, Adapter, Registry};
+use super::registry::{Active, Adapter, Chosen, Entry, Registry};
 use super::serving::{Diversion, Serving};
 use crate::counted::{Counted, count};
-use crate::exception::{bad_operation, marshal, no_adapter, not_active, panicked};
+use crate::exception::{bad_operation, marshal, no_adapter, no_thread, not_active, panicked};
 use crate::frames;
 use crate::reply::{Reply, Servant};
 
@@ -30,6 +32,10 @@ pub(crate) struct Incoming<'c, 'm> {
     pub operation: &'c str,
     pub contexts: &'c TaggedList<'m>,
     pub arguments: Decoder<'m>,
+}
+
+fn incoming<'c, 'm>(key: &'c [u8], request: &'c Request<'m>, arguments: Decoder<'m>) -> Incoming<'c, 'm> {
+    Incoming { key, operation: request.operation, contexts: &request.contexts, arguments }
 }
 
 /// Where an object is.
@@ -52,10 +58,8 @@ impl Registry {
         reply: &mut Reply<'_>,
     ) -> Served {
         let served = match request.target.object_key() {
-            Ok(key) => {
-                let (operation, contexts) = (request.operation, &request.contexts);
-                self.serve(&mut Incoming { key, operation, contexts, arguments }, reply)
-            }
+            Ok(key) if Key::is(key) => self.serve(&mut incoming(key, request, arguments), reply),
+            Ok(chosen) => self.serve_chosen(chosen, request, arguments, reply),
             Err(_) => Err(not_active().into()),
         };
         match served {
@@ -71,10 +75,23 @@ impl Registry {
         Served::Done
     }
 
+    /// Serves a request for a key that an application chose.
+    fn serve_chosen(
+        self: &Arc<Self>,
+        chosen: &[u8],
+        request: &Request<'_>,
+        arguments: Decoder<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Refusal> {
+        match self.of_key(chosen) {
+            Some(Chosen::Own(key)) => self.serve(&mut incoming(&key, request, arguments), reply),
+            Some(Chosen::Elsewhere(to)) => Err(Diversion::Forward(to).into()),
+            None => Err(not_active().into()),
+        }
+    }
+
     fn serve(self: &Arc<Self>, call: &mut Incoming<'_, '_>, reply: &mut Reply<'_>) -> Result<(), Refusal> {
-        let Some(key) = Key::parse(call.key) else {
-            return Err(self.of_key(call.key).map_or_else(|| not_active().into(), Diversion::Forward).into());
-        };
+        let key = Key::parse(call.key).ok_or_else(not_active)?;
         let adapter = (key.process == self.process).then(|| self.adapter_at(key.adapter)).flatten();
         let Some(adapter) = adapter else {
             let poa = self.find(&key)?;
@@ -123,7 +140,12 @@ impl Registry {
     /// Where an object is.
     pub fn locate(self: &Arc<Self>, key: &[u8]) -> Located {
         let Some(key) = Key::parse(key) else {
-            return self.of_key(key).map_or(Located::Unknown, Located::Forward);
+            return match self.of_key(key) {
+                // It never stands for a key that is none.
+                Some(Chosen::Own(own)) if Key::is(&own) => self.locate(&own),
+                Some(Chosen::Elsewhere(to)) => Located::Forward(to),
+                Some(Chosen::Own(_)) | None => Located::Unknown,
+            };
         };
         let here = (key.process == self.process).then(|| self.adapter_at(key.adapter)).flatten();
         let poa = match here {
@@ -138,10 +160,51 @@ impl Registry {
         }
     }
 
+    /// Whether a request is for an adapter whose servants run in the main thread, and this is another one. A request that
+    /// the adapter's manager does not let pass yet is not handed over.
+    pub fn wants_main_thread(self: &Arc<Self>, whole: Whole<'_>) -> bool {
+        if !self.uses_main.load(Ordering::Relaxed) {
+            return false;
+        }
+        let Ok(Message::Request(request, _)) = Message::read_whole(whole) else { return false };
+        self.wants_main_thread_of(&request.target)
+    }
+
+    /// The same for a target.
+    pub fn wants_main_thread_of(self: &Arc<Self>, target: &Target<'_>) -> bool {
+        self.uses_main.load(Ordering::Relaxed)
+            && !self.main.is_here()
+            && target.object_key().is_ok_and(|key| self.is_of_main_thread(key))
+    }
+
+    fn is_of_main_thread(self: &Arc<Self>, key: &[u8]) -> bool {
+        let Some(key) = Key::parse(key) else {
+            return match self.of_key(key) {
+                Some(Chosen::Own(own)) if Key::is(&own) => self.is_of_main_thread(&own),
+                _ => false,
+            };
+        };
+        let here = (key.process == self.process).then(|| self.adapters.get(key.adapter)).flatten();
+        let adapter = match here {
+            Some(adapter) => Ok(Arc::clone(&adapter)),
+            None => self.find(&key).map(|poa| Arc::clone(poa.adapter())),
+        };
+        let is_it = |adapter: Arc<Adapter>| {
+            adapter.policies.thread_model == ThreadModel::MainThread
+                && adapter.manager.state() == State::Active
+        };
+        adapter.is_ok_and(is_it)
+    }
+
     /// Whether requests for the object with this key may use connections on which both ends call. Keys that name no
     /// adapter of this process lead to one elsewhere: they may.
     pub fn is_bidirectional(&self, key: &[u8]) -> bool {
-        let Some(key) = Key::parse(key) else { return true };
+        let Some(key) = Key::parse(key) else {
+            return match self.of_key(key) {
+                Some(Chosen::Own(own)) if Key::is(&own) => self.is_bidirectional(&own),
+                _ => true,
+            };
+        };
         let here = (key.process == self.process).then(|| self.adapters.get(key.adapter)).flatten();
         let adapter = match (here, key.names()) {
             (Some(adapter), _) => Some(Arc::clone(&adapter)),
@@ -209,6 +272,10 @@ fn no_servant() -> SystemException {
 impl Adapter {
     /// Calls a servant, and writes what it answers.
     fn upcall(self: &Arc<Self>, servant: &dyn Servant, call: &mut Incoming<'_, '_>, reply: &mut Reply<'_>) {
+        if self.policies.thread_model == ThreadModel::MainThread && !is_main_thread(self) {
+            // The adapter or its manager has changed since the request came: a later one is handed over.
+            return reply.system(&no_thread());
+        }
         let _serves = self.enter();
         let _turn = self.turns.as_ref().map(|turns| turns.enter());
         let _current = frames::Serves::begin(Arc::<Self>::clone(self), call.key, call.contexts);
@@ -225,6 +292,10 @@ impl Adapter {
             reply.system(&exception);
         }
     }
+}
+
+fn is_main_thread(adapter: &Adapter) -> bool {
+    adapter.registry.upgrade().is_some_and(|registry| registry.main.is_here())
 }
 
 /// The operations that all objects have (CORBA 15.4.2.3).

@@ -89,6 +89,11 @@ impl<'a> Key<'a> {
         })
     }
 
+    /// Whether bytes begin as keys of this kind of ORB do.
+    pub fn is(bytes: &[u8]) -> bool {
+        bytes.starts_with(&MAGIC)
+    }
+
     /// The object's identifier.
     pub fn id(&self) -> ObjectId {
         match self.id.first_chunk() {

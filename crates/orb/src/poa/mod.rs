@@ -78,6 +78,9 @@ impl Poa {
         let entry = registry.adapters.vacant_entry().expect("the table has room for more than memory has");
         let adapter = Arc::new(Adapter::new(registry, names, entry.key(), policies, manager.clone()));
         entry.insert(Arc::clone(&adapter));
+        if policies.thread_model == ThreadModel::MainThread {
+            registry.uses_main.store(true, Ordering::SeqCst);
+        }
         let managed: Weak<Adapter> = Arc::downgrade(&adapter);
         manager.add(managed);
         Self::of(registry, &adapter)

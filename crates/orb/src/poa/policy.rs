@@ -71,14 +71,17 @@ pub enum ThreadModel {
     OrbControlled,
     /// In one at a time.
     SingleThread,
+    /// In the application's main thread: the one that calls [`Orb::run`](crate::Orb::run) or
+    /// [`Orb::perform_work`](crate::Orb::perform_work) first. Requests wait for it at most `Options::hold_time`.
+    MainThread,
 }
 
 /// Whether requests for the objects of an adapter may use connections on which both ends call, where the ORB is
 /// configured to have them (`BiDirPolicy`, CORBA 15.9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bidirectional {
-    /// No (`NORMAL`): an offer that comes with a request for them is not accepted, and the other end of a
-    /// connection that was opened from here may not call them over it.
+    /// No (`NORMAL`): a client's offer waits until one of its requests is for an adapter with `Both`, and the other end
+    /// of a connection that was opened from here may not call them over it.
     #[default]
     Normal,
     /// Yes (`BOTH`).

@@ -6,29 +6,44 @@ use punctual_giop::Version;
 use punctual_giop::characters::CharacterSet;
 use punctual_giop::codeset::Chosen;
 use punctual_giop::connection::RequestIds;
-use punctual_giop::context::CODE_SETS;
+use punctual_giop::context::{CODE_SETS, ListenPoints};
 use punctual_giop::message::Message;
 
 use crate::core::Core;
 use crate::duplex::offered;
 use crate::framing::Framing;
 use crate::inbox::Inbox;
-use crate::served::{Caller, Served, may_be_called_back};
+use crate::served::{Caller, Served, calls_both_ways};
 use crate::shared::{Opening, Shared};
 use crate::transport::Stream;
 
-/// Whether the present message of a client's connection offers that its objects are called over it, and this ORB
-/// and the object's adapter accept. Then [`adopt`] serves the connection.
-pub(super) fn is_offered(core: &Core, inbox: &Inbox) -> bool {
-    let whole = inbox.message();
-    offered(&core.options, whole).is_some() && may_be_called_back(&core.registry, whole)
+/// What the client of a connection has offered: it does so once, with its first request.
+#[derive(Debug, Default)]
+pub(super) struct Offer(Option<Box<(ListenPoints, Option<Chosen>)>>);
+
+impl Offer {
+    /// Whether the client has offered, with the present message or before, that its objects are called over the connection,
+    /// and this ORB and the adapter of the object that is called now accept. Then [`adopt`] serves the connection.
+    pub fn is_accepted(&mut self, core: &Core, inbox: &Inbox) -> bool {
+        let whole = inbox.message();
+        if let Some(offered) = offered(&core.options, whole) {
+            self.0 = Some(Box::new(offered));
+        }
+        self.0.is_some() && calls_both_ways(&core.registry, whole)
+    }
 }
 
 /// Serves a connection whose client has offered that it is called over it, from the present message of its inbox on,
 /// until it ends.
-pub(super) fn adopt(core: &Arc<Core>, stream: &Arc<Stream>, inbox: Inbox, characters: CharacterSet) {
+pub(super) fn adopt(
+    core: &Arc<Core>,
+    stream: &Arc<Stream>,
+    inbox: Inbox,
+    offer: Offer,
+    characters: CharacterSet,
+) {
     let whole = inbox.message();
-    let Some((points, chosen)) = offered(&core.options, whole) else { return };
+    let Some((points, chosen)) = offer.0.map(|offered| *offered) else { return };
     let host: Weak<Core> = Arc::downgrade(core);
     // The client understands what it has chosen.
     let first = chosen.map(|chosen| (CODE_SETS, chosen.to_context().to_vec()));

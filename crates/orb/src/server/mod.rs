@@ -27,6 +27,7 @@ use std::thread::{self, JoinHandle};
 use crate::core::Core;
 use crate::counted::Mutex;
 use crate::options::Concurrency;
+use crate::transport::Endpoint;
 use addresses::published;
 use bell::Bell;
 use listener::Listener;
@@ -43,6 +44,21 @@ enum Model {
     Reactor(Arc<Bell>),
 }
 
+/// Listens at all of them, or at none: no Unix socket stays behind.
+fn bind_all(endpoints: &[Endpoint]) -> io::Result<Vec<Arc<Listener>>> {
+    let mut bound: Vec<Arc<Listener>> = Vec::new();
+    for endpoint in endpoints {
+        match Listener::bind(endpoint) {
+            Ok(listener) => bound.push(Arc::new(listener)),
+            Err(error) => {
+                bound.iter().for_each(|listener| listener.shutdown());
+                return Err(error);
+            }
+        }
+    }
+    Ok(bound)
+}
+
 /// The listening part of an ORB.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -56,18 +72,26 @@ impl Server {
     /// Listens at all configured endpoints, and accepts clients.
     pub fn start(core: &Arc<Core>) -> io::Result<Self> {
         let options = &core.options;
-        let listeners: Vec<Arc<Listener>> =
-            options.listen.iter().map(|at| Listener::bind(at).map(Arc::new)).collect::<Result<_, _>>()?;
+        let listeners = bind_all(&options.listen)?;
+        let started = Self::start_at(core, &listeners);
+        if started.is_err() {
+            listeners.iter().for_each(|listener| listener.shutdown());
+        }
+        started
+    }
+
+    fn start_at(core: &Arc<Core>, listeners: &[Arc<Listener>]) -> io::Result<Self> {
+        let options = &core.options;
         let at = listeners.iter().map(|listener| listener.endpoint()).collect::<io::Result<Vec<_>>>()?;
         core.published.set(published(&at, &options.published)?);
         let is_client = listeners.is_empty();
         let (model, threads) = match &options.concurrency {
-            Concurrency::ThreadPerConnection => Self::start_threads(core, &listeners)?,
+            Concurrency::ThreadPerConnection => Self::start_threads(core, listeners)?,
             _ if is_client => (Model::Threads(Threads::default()), Vec::new()),
-            Concurrency::Reactive => Self::start_reactor(core, &listeners, None)?,
-            Concurrency::Pool(pool) => Self::start_reactor(core, &listeners, Some(pool))?,
+            Concurrency::Reactive => Self::start_reactor(core, listeners, None)?,
+            Concurrency::Pool(pool) => Self::start_reactor(core, listeners, Some(pool))?,
         };
-        Ok(Self { listeners, model, threads: Mutex::new(threads) })
+        Ok(Self { listeners: listeners.to_vec(), model, threads: Mutex::new(threads) })
     }
 
     fn start_threads(

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use punctual_giop::characters::CharacterSet;
 use punctual_giop::message::RequestId;
-use punctual_giop::reassembly::Joined;
 use punctual_giop::{ByteOrder, Encoder, Version};
 
 use super::STACK_BYTES;
@@ -19,16 +18,18 @@ use super::bell::Bell;
 use super::connection::Connection;
 use super::held::Held;
 use crate::answer::{Answer, answer, give_back_memory, refuse_request};
+use crate::budget::Taken;
 use crate::core::Core;
 use crate::counted::Mutex;
 use crate::exception::no_thread;
+use crate::handed;
 use crate::options::Pool as Configured;
 
 /// A request.
 #[derive(Debug)]
 pub(super) struct Job {
     pub connection: Arc<Connection>,
-    pub message: Joined,
+    pub message: Taken,
     pub id: RequestId,
     /// The code set of its strings.
     pub characters: CharacterSet,
@@ -68,6 +69,15 @@ pub(super) struct Pool {
     wait_max: Duration,
     queue: Mutex<Queue>,
     changed: Condvar,
+}
+
+/// Lets the main thread serve a request. The reactor looks for how long it waits.
+pub(super) fn hand_over(core: &Core, bell: &Arc<Bell>, job: Job) {
+    let Job { connection, message, characters, .. } = job;
+    let of_answers = Arc::clone(bell);
+    let answers = Box::new(move |bytes: &[u8]| connection.reply(bytes, &of_answers));
+    handed::hand_over(&core.registry, message, characters, answers);
+    bell.ring();
 }
 
 impl Pool {
@@ -212,6 +222,9 @@ impl Pool {
     }
 
     fn serve(&self, job: Job, outbox: &mut Encoder) {
+        if self.core.registry.wants_main_thread(job.message.whole()) {
+            return hand_over(&self.core, &self.bell, job);
+        }
         outbox.set_characters(job.characters);
         let send = |bytes: &[u8]| job.connection.reply(bytes, &self.bell);
         match answer(&self.core.registry, job.message.whole(), outbox, &mut |bytes| send(bytes)) {

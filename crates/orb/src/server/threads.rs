@@ -8,15 +8,18 @@ use std::thread::{self, JoinHandle};
 use punctual_giop::{Encoder, message};
 
 use super::STACK_BYTES;
-use super::adopted::{adopt, is_offered};
+use super::adopted::{Offer, adopt};
 use super::listener::Listener;
-use crate::answer::{Answer, answer, new_outbox, refuse_bytes};
+use crate::answer::{Answer, answer, kind, new_outbox, refuse_bytes};
+use crate::budget::Account;
 use crate::core::Core;
 use crate::counted::Mutex;
 use crate::framing::Framing;
+use crate::handed::hand_over_and_wait;
 use crate::inbox::Inbox;
 use crate::limits::{ACCEPT_PAUSE, GOODBYE};
-use crate::link::tick;
+use crate::seat::Seat;
+use crate::tick::tick;
 use crate::transport::Stream;
 
 /// Connections that are open, by number.
@@ -106,6 +109,7 @@ fn accept_all(core: &Arc<Core>, listener: &Listener, table: &Arc<Table>) {
 /// Starts the thread of a connection, if there may be one more.
 fn start(core: &Arc<Core>, stream: Stream, table: &Arc<Table>) {
     let stream = Arc::new(stream);
+    let Some(seat) = Seat::take() else { return close(&stream) };
     let number = {
         let mut open = table.lock();
         if open.is_closed || open.streams.len() >= core.options.connections_max {
@@ -118,6 +122,7 @@ fn start(core: &Arc<Core>, stream: Stream, table: &Arc<Table>) {
     };
     let (core, of_thread) = (Arc::clone(core), Arc::clone(table));
     let serve = move || {
+        let _seat = seat;
         serve(&core, &stream);
         stream.shutdown();
         of_thread.remove(number);
@@ -131,8 +136,8 @@ fn start(core: &Arc<Core>, stream: Stream, table: &Arc<Table>) {
 /// Serves the requests of a connection until it ends.
 fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
     let framing = Framing::of(&core.options);
-    let mut inbox = Inbox::new(framing);
-    let mut outbox = new_outbox();
+    let mut inbox = Inbox::of_client(framing, Account::new(&core.budget, stream));
+    let (mut outbox, mut offer) = (new_outbox(), Offer::default());
     loop {
         match inbox.next(stream, None) {
             // Requests that were not begun are not begun any more: the client learns that.
@@ -149,8 +154,8 @@ fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
                 return;
             }
         }
-        if is_offered(core, &inbox) {
-            return adopt(core, stream, inbox, outbox.characters());
+        if offer.is_accepted(core, &inbox) {
+            return adopt(core, stream, inbox, offer, outbox.characters());
         }
         let begun = tick();
         let mut send = |bytes: &[u8]| {
@@ -158,6 +163,13 @@ fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
                 stream.shutdown();
             }
         };
+        if core.registry.wants_main_thread(inbox.message()) {
+            let mut characters = outbox.characters();
+            kind(inbox.message(), &mut characters);
+            outbox.set_characters(characters);
+            hand_over_and_wait(&core.registry, inbox.take_message(), characters, &mut send);
+            continue;
+        }
         let answered = answer(&core.registry, inbox.message(), &mut outbox, &mut send);
         if let Answer::Done(Some(id)) = answered {
             // Who asked may not wait any more. The socket is looked at only where the servant took long.

@@ -5,14 +5,15 @@
 
 mod adapter;
 mod objects;
+mod table;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use punctual_giop::Reference;
-use sharded_slab::{Entry, Slab};
 
 use crate::poa::error::PoaError;
 use crate::poa::key::ObjectId;
@@ -20,8 +21,10 @@ use crate::poa::manager::Common;
 use crate::poa::serving::ServantActivator;
 pub(crate) use adapter::Adapter;
 pub(in crate::poa) use objects::address;
+pub(in crate::poa) use table::{Entry, Table};
 
 use crate::counted::{Counted, RwLock, count};
+use crate::main_thread::MainThread;
 use crate::poa::Poa;
 use crate::reply::Servant;
 
@@ -53,17 +56,30 @@ impl Drop for Active {
 /// Makes a reference with this type and key.
 type Publish = dyn Fn(&str, Vec<u8>) -> Option<Reference> + Send + Sync;
 
+/// What a key that an application chose stands for.
+#[derive(Clone)]
+pub(in crate::poa) enum Chosen {
+    /// An object of this ORB, by its own key: whatever address its clients use.
+    Own(Arc<[u8]>),
+    /// An object to which requests are forwarded.
+    Elsewhere(Reference),
+}
+
 /// All adapters and objects.
 pub(crate) struct Registry {
     /// Tells the keys of this process from those of others.
     pub(in crate::poa) process: u64,
-    pub(in crate::poa) adapters: Slab<Arc<Adapter>>,
-    pub(in crate::poa) objects: Arc<Slab<Active>>,
+    pub(in crate::poa) adapters: Table<Arc<Adapter>>,
+    pub(in crate::poa) objects: Arc<Table<Active>>,
     pub(in crate::poa) managers: Arc<Common>,
+    /// Where some adapters want their servants to run.
+    pub main: Arc<MainThread>,
+    /// Whether there are such adapters: most ORBs have none.
+    pub(in crate::poa) uses_main: AtomicBool,
     root: OnceLock<Poa>,
     publish: Box<Publish>,
-    /// Keys that an application chose, whose requests are forwarded.
-    keys: RwLock<HashMap<Box<[u8]>, Reference>>,
+    /// Keys that an application chose.
+    keys: RwLock<HashMap<Box<[u8]>, Chosen>>,
 }
 
 impl fmt::Debug for Registry {
@@ -76,9 +92,11 @@ impl Registry {
     pub fn new(process: u64, hold_time: Duration, publish: Box<Publish>) -> Arc<Self> {
         let registry = Arc::new(Self {
             process,
-            adapters: Slab::new(),
-            objects: Arc::default(),
+            adapters: table::new(),
+            objects: Arc::new(table::new()),
             managers: Arc::new(Common { hold_time, when_changed: OnceLock::new() }),
+            main: Arc::new(MainThread::new(hold_time)),
+            uses_main: AtomicBool::new(false),
             root: OnceLock::new(),
             publish,
             keys: RwLock::default(),
@@ -111,11 +129,14 @@ impl Registry {
     }
 
     pub fn set_key(&self, key: &[u8], reference: Reference) {
-        self.keys.write().unwrap_or_else(PoisonError::into_inner).insert(key.into(), reference);
+        let keys = reference.iiop_profiles().filter_map(|profile| Some(profile.ok()?.object_key));
+        let own = keys.filter(|key| self.is_own(key)).last();
+        let chosen = own.map_or(Chosen::Elsewhere(reference), |own| Chosen::Own(own.into()));
+        self.keys.write().unwrap_or_else(PoisonError::into_inner).insert(key.into(), chosen);
     }
 
-    /// Where requests for a key that an application chose are forwarded to.
-    pub(in crate::poa) fn of_key(&self, key: &[u8]) -> Option<Reference> {
+    /// What a key that an application chose stands for.
+    pub(in crate::poa) fn of_key(&self, key: &[u8]) -> Option<Chosen> {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 

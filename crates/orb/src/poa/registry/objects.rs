@@ -9,9 +9,8 @@ use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use sharded_slab::Slab;
 
-use super::Active;
+use super::{Active, Table};
 use crate::poa::key::ObjectId;
 use crate::reply::Servant;
 
@@ -24,7 +23,7 @@ pub(in crate::poa) fn address(servant: &Arc<dyn Servant>) -> usize {
 #[derive(Debug)]
 pub(in crate::poa) struct Objects {
     /// The objects of all adapters. Those whose places are below stay there until their places are removed.
-    all: Arc<Slab<Active>>,
+    all: Arc<Table<Active>>,
     by_id: HashTable<usize>,
     /// Only where a servant implements one object.
     by_servant: HashTable<usize>,
@@ -38,7 +37,7 @@ pub(in crate::poa) struct Objects {
 
 impl Objects {
     /// No object. Identifiers count from `last_id` on.
-    pub fn new(all: &Arc<Slab<Active>>, last_id: u64) -> Self {
+    pub fn new(all: &Arc<Table<Active>>, last_id: u64) -> Self {
         Self {
             all: Arc::clone(all),
             by_id: HashTable::new(),

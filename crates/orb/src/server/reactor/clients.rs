@@ -11,12 +11,14 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::super::STACK_BYTES;
-use super::super::adopted::adopt;
+use super::super::adopted::{Offer, adopt};
 use super::super::connection::Connection;
 use super::super::listener::Listener;
 use super::{Entry, LISTENERS, Reactor};
+use crate::budget::Account;
 use crate::inbox::Inbox;
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN};
+use crate::seat::Seat;
 use crate::transport::Stream;
 
 pub(super) fn await_clients(epoll: &OwnedFd, listeners: &[Arc<Listener>]) -> io::Result<()> {
@@ -60,10 +62,12 @@ impl Reactor {
             connection.close(&mut outbox);
             return self.outbox.set(Some(outbox));
         }
+        let inbox = Inbox::of_client(self.framing, Account::new(&self.core.budget, &connection.stream));
         let entry = Entry {
             connection,
-            inbox: Inbox::new(self.framing),
+            inbox,
             characters: Chosen::DEFAULT.characters,
+            offer: Offer::default(),
             held: None,
             owed: None,
         };
@@ -72,7 +76,7 @@ impl Reactor {
 
     /// Both ends call on this connection from now on: it has a thread of its own, which reads it.
     pub(super) fn adopt(&self, entry: Entry) {
-        let Entry { connection, inbox, characters, .. } = entry;
+        let Entry { connection, inbox, offer, characters, .. } = entry;
         // It fails if the connection was not awaited.
         let _ = self.wait_for(&connection, EventFlags::empty());
         let (core, stream) = (Arc::clone(&self.core), Arc::clone(&connection.stream));
@@ -80,8 +84,10 @@ impl Reactor {
         adopted.retain(|other| other.strong_count() > 0);
         adopted.push(Arc::downgrade(&stream));
         let builder = thread::Builder::new().name("punctual-serve".to_owned()).stack_size(STACK_BYTES);
+        let Some(seat) = Seat::take() else { return connection.stream.shutdown() };
         let serve = move || {
-            adopt(&core, &stream, inbox, characters);
+            let _seat = seat;
+            adopt(&core, &stream, inbox, offer, characters);
             stream.shutdown();
         };
         if builder.spawn(serve).is_err() {

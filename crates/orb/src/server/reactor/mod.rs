@@ -32,6 +32,7 @@ use punctual_giop::{ByteOrder, Encoder, Version};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::adopted::Offer;
 use super::bell::Bell;
 use super::connection::Connection;
 use super::held::Held;
@@ -56,6 +57,7 @@ struct Entry {
     inbox: Inbox,
     /// The code set of its strings.
     characters: CharacterSet,
+    offer: Offer,
     /// Why the message in the inbox waits.
     held: Option<Held>,
     /// By when more of a message must be there.
@@ -186,7 +188,8 @@ impl Reactor {
         let until = |number: &u64| Some(entries.get(number)?.held.as_ref()?.until);
         let held = self.held.borrow().iter().filter_map(until).min();
         let waiting = self.pool.as_ref().and_then(|pool| pool.next_late());
-        let all = [held, waiting, self.owed_first.get(), self.accepts_again.get()];
+        let for_main = self.core.registry.main.next_late();
+        let all = [held, waiting, for_main, self.owed_first.get(), self.accepts_again.get()];
         all.into_iter().flatten().min().map(|first| first.saturating_duration_since(now))
     }
 

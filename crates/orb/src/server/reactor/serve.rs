@@ -6,14 +6,13 @@ use std::sync::Arc;
 use punctual_giop::reassembly::Whole;
 use punctual_giop::{Encoder, SystemException};
 
-use super::super::adopted::is_offered;
 use super::super::held::Held;
-use super::super::pool::Job;
+use super::super::pool::{Job, hand_over};
 use super::{Entry, Next, Reactor};
 use crate::answer::{Answer, Kind, answer, give_back_memory, kind, refuse_bytes, refuse_request};
 use crate::exception::no_thread;
 use crate::limits::{MESSAGES_PER_TURN, NESTED_MAX};
-use crate::link::tick;
+use crate::tick::tick;
 
 impl Reactor {
     /// Something happened on a connection.
@@ -57,7 +56,7 @@ impl Reactor {
                 }
             }
             entry.owed = None;
-            if is_offered(&self.core, &entry.inbox) {
+            if entry.offer.is_accepted(&self.core, &entry.inbox) {
                 return Next::Adopt;
             }
             if self.message(entry) == Next::End {
@@ -75,7 +74,8 @@ impl Reactor {
     fn message(&self, entry: &mut Entry) -> Next {
         let mut outbox = self.take_outbox();
         let is_deep = self.served.borrow().len() > NESTED_MAX;
-        let kind = match self.pool.is_some() || is_deep {
+        let wants_main = self.pool.is_none() && self.core.registry.wants_main_thread(entry.inbox.message());
+        let kind = match self.pool.is_some() || is_deep || wants_main {
             true => kind(entry.inbox.message(), &mut entry.characters),
             false => Kind::Other,
         };
@@ -94,6 +94,12 @@ impl Reactor {
             }
             (Some(pool), Kind::Cancel(id)) => {
                 pool.cancel(entry.connection.number, id);
+                Next::Keep
+            }
+            (None, Kind::Request(id)) if wants_main => {
+                let (connection, characters) = (Arc::clone(&entry.connection), entry.characters);
+                let message = entry.inbox.take_message();
+                hand_over(&self.core, &self.bell, Job { connection, message, id, characters });
                 Next::Keep
             }
             (None, Kind::Request(_)) => {

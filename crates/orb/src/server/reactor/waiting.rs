@@ -41,6 +41,7 @@ impl Reactor {
     pub(super) fn look_at_waiting(&self) {
         let now = Instant::now();
         self.look_at_owing(now);
+        self.core.registry.main.refuse_late(now);
         if self.accepts_again.get().is_some_and(|again| again <= now) {
             self.accepts_again.set(None);
             if await_clients(&self.epoll, &self.listeners).is_err() {
