@@ -15,7 +15,7 @@ const SAMPLES_MAX: usize = 1 << 18;
 /// How often the runner checks.
 const LOOK: Nanos = Nanos::from_millis(5);
 /// Without an answer for so long the loop is broken: a message was lost.
-const BROKEN: Nanos = Nanos::from_millis(500);
+const BROKEN: Nanos = Nanos::from_secs(5);
 
 /// The round trips of a handler, one after the other.
 pub(super) struct Log {
