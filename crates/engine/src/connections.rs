@@ -116,10 +116,15 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
 
     /// The program has used its rings: bytes to send are there, or room for bytes that came.
     ///
+    /// Takes no lock and no memory: no thread waits here for one of a lower class.
+    ///
     /// # Errors
     /// [`EngineGone`].
     pub fn ready_tcp(&self, connection: TcpId) -> Result<(), EngineGone> {
-        self.order(move |processor, now| processor.ready_tcp(connection, now))
+        let mailboxes = self.mailboxes();
+        let is_taken = mailboxes.ready().insert(connection.index);
+        mailboxes.commands().doorbell().ring();
+        is_taken.then_some(()).ok_or(EngineGone)
     }
 
     /// Watches the doorbell of a connection's program in another process: a ring of it does what [`Self::ready_tcp`] does, until

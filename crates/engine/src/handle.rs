@@ -67,7 +67,8 @@ impl Engine {
         check_links(&config)?;
         let os = |what| move |error| EngineError::Os { what, error };
         let real_time = config.real_time;
-        let shared = Arc::new(Mailboxes::new().map_err(os("eventfd"))?);
+        let connections = config.tcp.map_or(0, |tcp| tcp.connections_max.saturating_add(tcp.paths_max));
+        let shared = Arc::new(Mailboxes::new(connections).map_err(os("eventfd"))?);
         let (started, starting) = question();
         let (deciding, failing) = (Arc::downgrade(&shared), Arc::downgrade(&shared));
         let decide = move |decision: Decision| give_back(&deciding, decision.decide(now));
@@ -265,6 +266,11 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         let (answer, reply) = question();
         self.order(move |processor, now| request(processor, answer, now))?;
         Ok(reply.wait()?)
+    }
+
+    /// What this handle shares with the processor.
+    pub(crate) fn mailboxes(&self) -> &Mailboxes<O, I> {
+        &self.inner.shared
     }
 
     /// Runs `request` on the processor's thread, and does not wait.

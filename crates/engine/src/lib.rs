@@ -18,6 +18,7 @@ mod handle;
 mod memory;
 mod processor;
 pub mod profile;
+mod ready;
 mod statistics;
 pub mod tcp;
 mod upcall;

@@ -58,6 +58,7 @@ use crate::decider::Decider;
 use crate::direct;
 use crate::error::EngineError;
 use crate::memory::HostMemory;
+use crate::ready::Cursor;
 
 pub(crate) use self::commands::Mailboxes;
 
@@ -74,6 +75,8 @@ const RUNG_MESSAGES: u32 = 128;
 #[derive(Clone, Copy, Debug)]
 struct Orders {
     are_waiting: bool,
+    /// Where connections whose programs have used their rings are looked for.
+    ready: Cursor,
     background: Background,
 }
 
@@ -238,7 +241,11 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             received,
             meter: Meter::default(),
             events: VecDeque::new(),
-            orders: Orders { are_waiting: true, background: Background { may_wait: true, put_off: 0 } },
+            orders: Orders {
+                are_waiting: true,
+                ready: Cursor::default(),
+                background: Background { may_wait: true, put_off: 0 },
+            },
             timing: Timing { spin, standstill: StandstillTimer::default(), turn_begun: None },
             share,
             lead: Leading { successor: None, is_led: false },

@@ -9,9 +9,10 @@ use super::{Background, Processor, WORK_SLICE};
 use crate::command::CommandQueue;
 use crate::direct;
 use crate::events::Events;
+use crate::ready::ReadySet;
 use crate::statistics::Counters;
 
-/// Commands taken in one turn.
+/// Commands, and connections whose programs have used their rings, that are taken in one turn.
 const COMMANDS_PER_TURN: usize = 16;
 /// Turns full of protocol work after which one background command runs in any case: some 3 ms.
 const BACKGROUND_TURNS: u32 = 64;
@@ -21,15 +22,19 @@ pub(crate) struct Mailboxes<O: Outbox, I: Inbox> {
     commands: CommandQueue<Processor<O, I>>,
     /// Commands that run when no message waits for its handler, one in a turn.
     background: CommandQueue<Processor<O, I>>,
+    /// Connections of TCP whose programs have used their rings; the doorbell of `commands` rings for them.
+    ready: ReadySet,
     events: Events,
     counters: Counters,
 }
 
 impl<O: Outbox, I: Inbox> Mailboxes<O, I> {
-    pub fn new() -> std::io::Result<Self> {
+    /// For so many connections of TCP.
+    pub fn new(connections_max: u32) -> std::io::Result<Self> {
         Ok(Self {
             commands: CommandQueue::new()?,
             background: CommandQueue::new()?,
+            ready: ReadySet::new(connections_max),
             events: Events::new()?,
             counters: Counters::default(),
         })
@@ -40,6 +45,9 @@ impl<O: Outbox, I: Inbox> Mailboxes<O, I> {
     /// Queue of the commands that run when no message waits for its handler, one in a turn.
     pub const fn background(&self) -> &CommandQueue<Processor<O, I>> {
         &self.background
+    }
+    pub const fn ready(&self) -> &ReadySet {
+        &self.ready
     }
     pub const fn events(&self) -> &Events {
         &self.events
@@ -54,15 +62,25 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         if !self.orders.are_waiting {
             return false;
         }
+        let has_more = self.take_ready(at);
         for _ in 0..COMMANDS_PER_TURN {
             let Some(command) = self.shared.commands().try_pop() else {
                 // A thread that is just adding a command rings after it.
-                self.orders.are_waiting = false;
+                self.orders.are_waiting = has_more;
                 break;
             };
             command(self, at);
         }
         self.serve_handlers(at);
+        true
+    }
+
+    /// Calls the handlers of connections whose programs have used their rings; whether more may wait.
+    fn take_ready(&mut self, at: Instant) -> bool {
+        for _ in 0..COMMANDS_PER_TURN {
+            let Some(index) = self.shared.ready().take(&mut self.orders.ready) else { return false };
+            self.ready_index(index, at);
+        }
         true
     }
 

@@ -94,6 +94,7 @@ impl<O: Outbox, I: Inbox> CloseOnDrop<O, I> {
 impl<O: Outbox, I: Inbox> Drop for CloseOnDrop<O, I> {
     fn drop(&mut self) {
         self.0.commands().close();
+        self.0.ready().close();
         self.0.background().close();
         self.0.events().close(&mut VecDeque::new());
     }

@@ -385,6 +385,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         connection.is_some()
     }
 
+    /// The program of the connection with this number, if there is one, has used its rings. If the number has gone to another
+    /// connection meanwhile, that one's handlers find nothing to do.
+    pub(in crate::processor) fn ready_index(&mut self, index: u32, at: Instant) {
+        if self.programs.tcp.as_ref().is_some_and(|tcp| tcp.places.contains_key(&index)) {
+            self.call_input(index, at);
+        }
+    }
+
     /// The program has used its rings.
     pub fn ready_tcp(&mut self, id: TcpId, at: Instant) {
         if let Some(index) = self.index_of(id) {
