@@ -81,7 +81,7 @@ fn exchange(client: TcpStream, server: TcpStream, count: usize) {
             stream.set_read_timeout(Some(PATIENCE));
             stream.set_write_timeout(Some(PATIENCE));
             let (mut written, mut read) = (0, Vec::new());
-            while read.len() < count {
+            while read.len() < count || written < count {
                 if written < count {
                     let size = (count - written).min(4_000);
                     stream.write_all(&bytes(side, written, size)).expect("written");
@@ -89,6 +89,10 @@ fn exchange(client: TcpStream, server: TcpStream, count: usize) {
                     if written == count {
                         stream.shutdown(Shutdown::Write).expect("closed");
                     }
+                }
+                // What comes may be ahead of what this side has written.
+                if read.len() == count {
+                    continue;
                 }
                 let mut buffer = [0; 8_000];
                 let size = stream.read(&mut buffer).expect("read");
