@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use punctual_orb::Stub as _;
 use punctual_orb::naming::cos_naming::{NameComponent, NamingContextExtClient};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 const PUNCTUAL: &str = env!("CARGO_BIN_EXE_punctual");
@@ -224,13 +225,12 @@ fn a_naming_service_leaves_no_socket_behind() {
     let path = format!("{}/ended.sock", env!("CARGO_TARGET_TMPDIR"));
     let at = format!("unix:{path}");
     let is_there = || std::path::Path::new(&path).exists();
-    for signal in ["-TERM", "-INT"] {
+    for signal in [Signal::TERM, Signal::INT] {
         let mut naming = Naming::listening(&[&at]);
         assert!(is_there());
-        let pid = naming.child.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().expect("it starts").success());
-        assert_eq!(naming.child.wait().expect("it ends").code(), Some(0), "{signal}");
-        assert!(!is_there(), "{signal}");
+        kill_process(Pid::from_child(&naming.child), signal).expect("it runs");
+        assert_eq!(naming.child.wait().expect("it ends").code(), Some(0), "{signal:?}");
+        assert!(!is_there(), "{signal:?}");
     }
     let twice = Command::new(PUNCTUAL).args(["naming", "--listen", &at, "--listen", &at]).output();
     assert_eq!(twice.expect("it starts").status.code(), Some(1));
