@@ -171,10 +171,10 @@ impl Account {
     }
 
     /// This message is not the connection's any more.
-    pub fn take(&mut self, message: Joined, bytes: usize) -> Taken {
+    pub fn take(&mut self, message: Joined, bytes: usize) -> HeldMessage {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        Taken { message, counted: Some((Arc::clone(&self.budget), self.remove(bytes))) }
+        HeldMessage { message, counted: Some((Arc::clone(&self.budget), self.remove(bytes))) }
     }
 
     /// Bytes have come.
@@ -220,25 +220,25 @@ impl Drop for Account {
 
 /// A whole message that was taken out of its connection.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct HeldMessage {
     message: Joined,
     counted: Option<(Arc<Budget>, usize)>,
 }
 
-impl From<Joined> for Taken {
+impl From<Joined> for HeldMessage {
     /// Nobody counts it.
     fn from(message: Joined) -> Self {
         Self { message, counted: None }
     }
 }
 
-impl Taken {
+impl HeldMessage {
     pub fn whole(&self) -> Whole<'_> {
         self.message.whole()
     }
 }
 
-impl Drop for Taken {
+impl Drop for HeldMessage {
     fn drop(&mut self) {
         if let Some((budget, bytes)) = &self.counted {
             budget.give_back(*bytes);

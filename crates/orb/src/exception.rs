@@ -71,11 +71,6 @@ pub(crate) fn shut_down() -> SystemException {
     SystemException::new(Kind::BadInvOrder, minor::SHUT_DOWN, Completion::No)
 }
 
-/// More requests at the same time than there may be.
-pub(crate) fn crowded() -> SystemException {
-    no_thread()
-}
-
 /// No code set that both ends understand.
 pub(crate) fn no_code_set() -> SystemException {
     SystemException::new(Kind::CodesetIncompatible, 0, Completion::No)

@@ -16,7 +16,7 @@ use punctual_giop::message::{Header, MessageType, RequestId};
 use punctual_giop::reassembly::{Joined, Pushed, Reassembly, Whole};
 use punctual_giop::{Decode, Decoder};
 
-use crate::budget::{Account, Taken};
+use crate::budget::{Account, HeldMessage};
 use crate::duty::work_until_readable;
 use crate::framing::Framing;
 use crate::limits::{
@@ -79,7 +79,7 @@ impl Inbox {
     }
 
     /// The present message, which is not here any more.
-    pub fn take_message(&mut self) -> Taken {
+    pub fn take_message(&mut self) -> HeldMessage {
         let (message, bytes) = match self.joined.take() {
             Some(joined) => {
                 let bytes = joined.whole().bytes.len();

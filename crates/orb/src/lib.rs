@@ -9,7 +9,7 @@
 //! | `route`, `object`, `pending` | objects, the ways to them, outcomes that come later |
 //! | [`operations`], `frames`, `reply`, [`poa`], `answer` | servants, the requests of a thread, and from a request to its servant and its reply |
 //! | [`current`], [`Contexts`], [`SyncScope`], `later` | what a request says beside its arguments, and how far its caller waits |
-//! | `publish`, `core`, `server`, `seat`, `main_thread`, `handed`, `duty`, `orb` | one ORB; which threads serve |
+//! | `publish`, `core`, `server`, `serving_permit`, `main_thread`, `main_thread_request`, `duty`, `orb` | one ORB; which threads serve |
 //! | [`naming`] | the naming service, and its clients |
 //!
 //! A blocking call is led by its caller: the thread that calls writes the request and reads the reply, and no
@@ -32,13 +32,13 @@ mod duty;
 mod exception;
 mod frames;
 mod framing;
-mod handed;
 mod inbox;
 mod later;
 mod limits;
 mod link;
 mod long;
 mod main_thread;
+mod main_thread_request;
 pub mod naming;
 mod object;
 pub mod operations;
@@ -52,9 +52,9 @@ mod publish;
 mod reply;
 mod route;
 mod scope;
-mod seat;
 mod served;
 mod server;
+mod serving_permit;
 mod session;
 mod shared;
 mod tick;

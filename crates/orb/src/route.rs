@@ -18,7 +18,7 @@ use punctual_giop::{
 use crate::call::{Call, Failure, Step, step};
 use crate::core::Core;
 use crate::exception::{communication, marshal, no_code_set, no_usable_profile, not_active};
-use crate::handed::hand_over_and_wait;
+use crate::main_thread_request::hand_over_and_wait;
 use crate::outcome::Outcome;
 use crate::peer::Peer;
 use crate::poa::Located;

@@ -13,12 +13,12 @@ use punctual_giop::{ByteOrder, Encoder};
 
 use crate::answer::{answer_message, new_outbox, refuse_request};
 use crate::counted::Mutex;
-use crate::exception::{crowded, not_both_ways};
-use crate::handed::hand_over_and_wait;
+use crate::exception::{no_thread, not_both_ways};
 use crate::limits::DUPLEX_REQUESTS_MAX;
+use crate::main_thread_request::hand_over_and_wait;
 use crate::poa::Registry;
 use crate::reply::Reply;
-use crate::seat::Seat;
+use crate::serving_permit::ServingPermit;
 
 /// The ORB, as connections have it: they do not keep it alive.
 pub(crate) trait Host: Send + Sync {
@@ -104,13 +104,13 @@ impl Served {
         if !self.begin(id) {
             return refuse(message, &send);
         }
-        let Some(seat) = Seat::take() else {
+        let Some(permit) = ServingPermit::take() else {
             self.end(id);
             return refuse(message, &send);
         };
         let (served, joined, sends) = (Arc::clone(self), whole.to_joined(), send.clone());
         let serve = move || {
-            let _seat = seat;
+            let _permit = permit;
             served.serve(id, joined.whole(), &sends);
         };
         if thread::Builder::new().name("punctual-serve".to_owned()).spawn(serve).is_err() {
@@ -148,6 +148,6 @@ fn refuse(message: &Message<'_>, send: &dyn Fn(&[u8])) {
         return;
     }
     let mut outbox = Encoder::new(ByteOrder::NATIVE, arguments.version());
-    Reply::new(&mut outbox, request.id, Response::Target, &mut |_| {}).system(&crowded());
+    Reply::new(&mut outbox, request.id, Response::Target, &mut |_| {}).system(&no_thread());
     send(outbox.as_bytes());
 }

@@ -18,18 +18,18 @@ use super::bell::Bell;
 use super::connection::Connection;
 use super::held::Held;
 use crate::answer::{Answer, answer, give_back_memory, refuse_request};
-use crate::budget::Taken;
+use crate::budget::HeldMessage;
 use crate::core::Core;
 use crate::counted::Mutex;
 use crate::exception::no_thread;
-use crate::handed;
+use crate::main_thread_request;
 use crate::options::Pool as Configured;
 
 /// A request.
 #[derive(Debug)]
 pub(super) struct Job {
     pub connection: Arc<Connection>,
-    pub message: Taken,
+    pub message: HeldMessage,
     pub id: RequestId,
     /// The code set of its strings.
     pub characters: CharacterSet,
@@ -76,7 +76,7 @@ pub(super) fn hand_over(core: &Core, bell: &Arc<Bell>, job: Job) {
     let Job { connection, message, characters, .. } = job;
     let of_answers = Arc::clone(bell);
     let answers = Box::new(move |bytes: &[u8]| connection.reply(bytes, &of_answers));
-    handed::hand_over(&core.registry, message, characters, answers);
+    main_thread_request::hand_over(&core.registry, message, characters, answers);
     bell.ring();
 }
 

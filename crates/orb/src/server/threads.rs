@@ -15,10 +15,10 @@ use crate::budget::Account;
 use crate::core::Core;
 use crate::counted::Mutex;
 use crate::framing::Framing;
-use crate::handed::hand_over_and_wait;
 use crate::inbox::Inbox;
 use crate::limits::{ACCEPT_PAUSE, GOODBYE};
-use crate::seat::Seat;
+use crate::main_thread_request::hand_over_and_wait;
+use crate::serving_permit::ServingPermit;
 use crate::tick::tick;
 use crate::transport::Stream;
 
@@ -109,7 +109,7 @@ fn accept_all(core: &Arc<Core>, listener: &Listener, table: &Arc<Table>) {
 /// Starts the thread of a connection, if there may be one more.
 fn start(core: &Arc<Core>, stream: Stream, table: &Arc<Table>) {
     let stream = Arc::new(stream);
-    let Some(seat) = Seat::take() else { return close(&stream) };
+    let Some(permit) = ServingPermit::take() else { return close(&stream) };
     let number = {
         let mut open = table.lock();
         if open.is_closed || open.streams.len() >= core.options.connections_max {
@@ -122,7 +122,7 @@ fn start(core: &Arc<Core>, stream: Stream, table: &Arc<Table>) {
     };
     let (core, of_thread) = (Arc::clone(core), Arc::clone(table));
     let serve = move || {
-        let _seat = seat;
+        let _permit = permit;
         serve(&core, &stream);
         stream.shutdown();
         of_thread.remove(number);

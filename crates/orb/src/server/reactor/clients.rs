@@ -18,7 +18,7 @@ use super::{Entry, LISTENERS, Reactor};
 use crate::budget::Account;
 use crate::inbox::Inbox;
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_PER_TURN};
-use crate::seat::Seat;
+use crate::serving_permit::ServingPermit;
 use crate::transport::Stream;
 
 pub(super) fn await_clients(epoll: &OwnedFd, listeners: &[Arc<Listener>]) -> io::Result<()> {
@@ -84,9 +84,9 @@ impl Reactor {
         adopted.retain(|other| other.strong_count() > 0);
         adopted.push(Arc::downgrade(&stream));
         let builder = thread::Builder::new().name("punctual-serve".to_owned()).stack_size(STACK_BYTES);
-        let Some(seat) = Seat::take() else { return connection.stream.shutdown() };
+        let Some(permit) = ServingPermit::take() else { return connection.stream.shutdown() };
         let serve = move || {
-            let _seat = seat;
+            let _permit = permit;
             adopt(&core, &stream, inbox, offer, characters);
             stream.shutdown();
         };

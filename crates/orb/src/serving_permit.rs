@@ -4,37 +4,37 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::limits::SERVING_THREADS_MAX;
 
-/// Places for threads.
+/// Permits that are free.
 #[derive(Debug)]
-struct Seats {
+struct Permits {
     free: AtomicUsize,
 }
 
-static OF_PROCESS: Seats = Seats::new(SERVING_THREADS_MAX);
+static OF_PROCESS: Permits = Permits::new(SERVING_THREADS_MAX);
 
-impl Seats {
+impl Permits {
     const fn new(count: usize) -> Self {
         Self { free: AtomicUsize::new(count) }
     }
 
-    fn take(&'static self) -> Option<Seat> {
+    fn take(&'static self) -> Option<ServingPermit> {
         let less = |free: usize| free.checked_sub(1);
-        self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok().map(|_| Seat(self))
+        self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok().map(|_| ServingPermit(self))
     }
 }
 
 /// A thread may serve, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat(&'static Seats);
+pub(crate) struct ServingPermit(&'static Permits);
 
-impl Seat {
+impl ServingPermit {
     /// `None` if as many threads serve as may.
     pub fn take() -> Option<Self> {
         OF_PROCESS.take()
     }
 }
 
-impl Drop for Seat {
+impl Drop for ServingPermit {
     fn drop(&mut self) {
         self.0.free.fetch_add(1, Ordering::Relaxed);
     }
@@ -45,8 +45,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seats_end_and_come_back() {
-        static TWO: Seats = Seats::new(2);
+    fn permits_end_and_come_back() {
+        static TWO: Permits = Permits::new(2);
         let (first, _second) = (TWO.take().expect("the first"), TWO.take().expect("the second"));
         assert!(TWO.take().is_none());
         drop(first);

@@ -8,7 +8,7 @@ use punctual_giop::Encoder;
 use punctual_giop::characters::CharacterSet;
 
 use crate::answer::{answer, new_outbox, refuse_request};
-use crate::budget::Taken;
+use crate::budget::HeldMessage;
 use crate::exception::no_thread;
 use crate::main_thread::Work;
 use crate::poa::Registry;
@@ -16,15 +16,15 @@ use crate::poa::Registry;
 /// Sends what a request is answered.
 pub(crate) type Answers = Box<dyn FnMut(&[u8]) + Send>;
 
-struct Handed {
+struct MainThreadRequest {
     registry: Arc<Registry>,
-    message: Taken,
+    message: HeldMessage,
     /// The code set of its strings.
     characters: CharacterSet,
     answers: Answers,
 }
 
-impl Handed {
+impl MainThreadRequest {
     fn send(&mut self, outbox: &Encoder) {
         if !outbox.as_bytes().is_empty() {
             (self.answers)(outbox.as_bytes());
@@ -32,7 +32,7 @@ impl Handed {
     }
 }
 
-impl Work for Handed {
+impl Work for MainThreadRequest {
     fn serve(mut self: Box<Self>) {
         let mut outbox = new_outbox();
         outbox.set_characters(self.characters);
@@ -52,19 +52,19 @@ impl Work for Handed {
 /// Lets the main thread serve a request.
 pub(crate) fn hand_over(
     registry: &Arc<Registry>,
-    message: Taken,
+    message: HeldMessage,
     characters: CharacterSet,
     answers: Answers,
 ) {
     let registry = Arc::clone(registry);
     let main = Arc::clone(&registry.main);
-    main.submit(Box::new(Handed { registry, message, characters, answers }));
+    main.submit(Box::new(MainThreadRequest { registry, message, characters, answers }));
 }
 
 /// The same, and waits until the request is answered. `send` gets the answers.
 pub(crate) fn hand_over_and_wait(
     registry: &Arc<Registry>,
-    message: Taken,
+    message: HeldMessage,
     characters: CharacterSet,
     send: &mut dyn FnMut(&[u8]),
 ) {
