@@ -200,8 +200,7 @@ impl Relay {
         std::thread::scope(|scope| -> anyhow::Result<()> {
             while tally.admit(self.connections_max, self.count) {
                 let (program, address) = listener.accept()?;
-                // The question alone matters: a program that connects learns at once that the daemon has ended.
-                if let Err(Error::Disconnected) = endsystem.check_host(endsystem.host()) {
+                if !is_served(endsystem) {
                     reset_program(&program);
                     return Err(Error::Disconnected.into());
                 }
@@ -261,6 +260,11 @@ fn forward_at_once(wire: &TcpStream, program: &KernelStream) {
     // If one of them fails, its connection is over, and forwarding reports that.
     let _ = wire.set_nodelay(true);
     let _ = program.set_nodelay(true);
+}
+
+/// Whether the daemon still answers: any question tells.
+fn is_served(endsystem: &Endsystem) -> bool {
+    !matches!(endsystem.check_host(endsystem.host()), Err(Error::Disconnected))
 }
 
 /// Whether no listener and no connection of this endsystem will work again.

@@ -14,7 +14,7 @@ use crate::measure::Sample;
 const SAMPLES_MAX: usize = 1 << 18;
 /// How often the runner checks.
 const LOOK: Nanos = Nanos::from_millis(5);
-/// Without an answer for so long the loop is broken: a message was lost.
+/// Without an answer for so long the loop is broken: a message was lost. TCP has sent it again several times by then.
 const BROKEN: Nanos = Nanos::from_secs(5);
 
 /// The round trips of a handler, one after the other.
