@@ -1,11 +1,12 @@
 //! The parts of Linux that a host uses: clocks, scheduling classes, waiting, memory, filters of system calls.
-//! Also those that the tools around a host use: network namespaces, commands, Ctrl-C.
+//! Also those that the tools around a host use: network namespaces, commands, Ctrl-C, whole frames.
 
 pub mod attributes;
 pub mod calls;
 pub mod clock;
 pub mod command;
 pub mod cpus;
+pub mod frames;
 pub mod heap;
 pub mod interrupt;
 pub mod namespaces;

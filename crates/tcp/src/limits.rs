@@ -12,3 +12,5 @@ pub(crate) const PROBE_MIN: Nanos = Nanos::from_millis(10);
 pub(crate) const PEER_ACK_DELAY: Nanos = Nanos::from_millis(200);
 /// The machine's shortest retransmission timeout (RFC 6298 2.4). A probe that would be later is left to it.
 pub(crate) const TIMEOUT_MIN: Nanos = Nanos::from_secs(1);
+/// Segments that one acknowledgement counts as, at most: the work of a unit is bounded.
+pub(crate) const ACK_PARTS_MAX: u32 = 8;

@@ -8,10 +8,16 @@ use punctual_tcp::Config;
 
 /// Mbit/s that arrive in `seconds` when of 1,000 packets each way `lost` are lost.
 fn throughput(seed: u64, lost: u64, seconds: u64) -> f64 {
+    gathered(seed, lost, Nanos::ZERO, seconds)
+}
+
+/// The same if acknowledgements arrive only each `span`: the last one of it.
+fn gathered(seed: u64, lost: u64, span: Nanos, seconds: u64) -> f64 {
     let mut network = Network::new(seed, Faults::default());
     let config = Config { receive_bytes: 1 << 20, send_bytes: 1 << 20, ..Config::default() };
     let ids = network.open(false, &config);
     network.faults.lost = lost;
+    network.gathered = span;
     network.byte_ns = 8;
     let mut stream = Stream::new(0, u64::MAX);
     network.run(Nanos::from_secs(seconds), |network| {
@@ -38,4 +44,16 @@ fn a_stream_keeps_half_of_renos_rate_at_random_loss() {
         println!("{lost} of 1,000 lost: {rates:.1?} Mbit/s, Reno {:.1}", reno(lost));
         assert!(mean >= share * reno(lost), "{lost} of 1,000 lost: {mean} Mbit/s of {}", reno(lost));
     }
+}
+
+/// The window grows by what is acknowledged, not by the number of acknowledgements (RFC 9438 4.3): a path that keeps only the last
+/// of some 100 us (six segments) costs little.
+#[test]
+fn few_acknowledgements_do_not_slow_the_window_down() {
+    let mean = |span| [1, 2, 3].map(|seed| gathered(seed, 1, span, 20)).iter().sum::<f64>() / 3.0;
+    let (all, few) = (mean(Nanos::ZERO), mean(Nanos::from_micros(100)));
+    println!(
+        "1 of 1,000 lost: {all:.1} Mbit/s with all acknowledgements, {few:.1} with the last one of each 100 us"
+    );
+    assert!(few >= 0.8 * all, "{few} of {all} Mbit/s");
 }

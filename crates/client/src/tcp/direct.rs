@@ -47,7 +47,7 @@ impl TcpReply<'_> {
         let mut count = 0;
         let filled = self.outbox.fill_beside(
             |slot| {
-                count = super::stream_io::gather(slot, parts);
+                count = super::stream_io::gather(slot, 0, parts);
                 count
             },
             now(),

@@ -150,29 +150,43 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Puts bytes into the ring, which has room. The engine is notified if it has seen the ring empty: a daemon by the ring's
-    /// doorbell.
+    /// Puts one message into the ring, which has room, and tells the engine.
     fn put(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> io::Result<()> {
+        let is_to_wake = self.put_quietly(fill)?;
+        self.tell(is_to_wake)
+    }
+
+    /// Puts one message into the ring, which has room; whether an engine in this process is to be told of it.
+    fn put_quietly(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> io::Result<bool> {
         let pushed = if self.end.is_remote() {
-            self.outbox.fill(fill).map(|_| false)
+            self.outbox.fill_quietly(fill).map(|_| false)
         } else {
             self.outbox.fill_beside(fill, punctual_ipc::ring::now())
         };
-        match pushed {
-            Ok(true) => self.ready(),
-            Ok(false) => Ok(()),
-            Err(PushError::Full) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(error) => Err(io::Error::new(io::ErrorKind::BrokenPipe, error)),
+        pushed.map_err(|error| match error {
+            PushError::Full => io::ErrorKind::WouldBlock.into(),
+            error => io::Error::new(io::ErrorKind::BrokenPipe, error),
+        })
+    }
+
+    /// The engine is told of messages if it has seen the ring empty: a daemon by the ring's doorbell.
+    fn tell(&self, is_to_wake: bool) -> io::Result<()> {
+        if self.end.is_remote() {
+            self.outbox.wake_reader();
+            return Ok(());
         }
+        if is_to_wake { self.ready() } else { Ok(()) }
     }
 }
 
-/// Copies as much as fits of `parts` into `slot`; returns the number of bytes.
-pub(super) fn gather(slot: &mut [u8], parts: &[IoSlice<'_>]) -> usize {
+/// Copies as much as fits of `parts` into `slot`, without their first `skip` bytes; returns the number of bytes.
+pub(super) fn gather(slot: &mut [u8], mut skip: usize, parts: &[IoSlice<'_>]) -> usize {
     let mut end = 0;
     for part in parts {
-        let count = part.len().min(slot.len() - end);
-        slot[end..end + count].copy_from_slice(&part[..count]);
+        let begin = skip.min(part.len());
+        skip -= begin;
+        let count = (part.len() - begin).min(slot.len() - end);
+        slot[end..end + count].copy_from_slice(&part[begin..begin + count]);
         end += count;
     }
     end
@@ -242,12 +256,31 @@ impl Write for TcpStream {
         self.write_vectored(&[IoSlice::new(bytes)])
     }
 
-    /// Writes several buffers, one after the other, as one message of the ring: as much as fits into it.
+    /// Writes several buffers, one after the other: as much as the ring takes. The engine, which precedes this thread, is told
+    /// once, of all of it.
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        if parts.iter().all(|part| part.is_empty()) {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if bytes == 0 {
             return Ok(0);
         }
-        self.write_with(|slot| gather(slot, parts))
+        self.await_room()?;
+        let (mut written, mut is_to_wake) = (0, false);
+        while written == 0 || written < bytes && !self.outbox.is_full() {
+            let mut count = 0;
+            let put = self.put_quietly(|slot| {
+                count = gather(slot, written, parts);
+                count
+            });
+            match put {
+                Ok(wakes) => is_to_wake |= wakes,
+                // What went before counts; the next write says why.
+                Err(_) if written > 0 => break,
+                Err(error) => return Err(error),
+            }
+            written += count;
+        }
+        self.tell(is_to_wake)?;
+        Ok(written)
     }
 
     /// Does nothing: what is written leaves as soon as the connection may send it.

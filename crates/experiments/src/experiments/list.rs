@@ -6,8 +6,8 @@ use super::Run::{Measured, Simulated};
 use super::{
     Carrier, Experiment, ONE_CLOCK, acceptance, clips, harts, harts_adapter, harts_endtoend, harts_overhead,
     harts_preemption, livelock, orb_demux, profile_limit, rio_bandwidth, rio_cost, rio_latency,
-    rio_utilisation, roundtrip, rtu_latency, rtu_path, rtu_relay, rtu_streams, sim_scale, sim_speed,
-    small_messages, video_traces,
+    rio_utilisation, roundtrip, rtu_best_effort, rtu_latency, rtu_path, rtu_relay, rtu_scale, rtu_streams,
+    sim_scale, sim_speed, small_messages, video_traces,
 };
 
 /// Why an experiment needs both hosts on one machine, beside [`ONE_CLOCK`].
@@ -178,6 +178,20 @@ pub const EXPERIMENTS: &[Experiment] = &[
         "RTU 7.3, figure 12",
         "two guaranteed, two best-effort and one low-delay TCP connection",
         Measured(rtu_streams::coexist_all),
+    )
+    .of_tcp(),
+    Experiment::new(
+        "rtu-best-effort",
+        "RTU 7.3 (best effort)",
+        "what one best-effort TCP connection carries, against smoltcp alone, and over 10 ms with loss against the kernel",
+        Measured(rtu_best_effort::run),
+    )
+    .of_tcp(),
+    Experiment::new(
+        "rtu-scale",
+        "RTU 7.3 (more connections)",
+        "the round trip of 64 B over TCP by the number of connections, and beside idle ones",
+        Measured(rtu_scale::run),
     )
     .of_tcp(),
     Experiment::new(

@@ -74,7 +74,7 @@ pub trait MessageReceiver: Send {
 }
 
 /// Whether an error of a socket is temporary: no data yet, or a signal came.
-fn is_passing(error: &io::Error) -> bool {
+pub fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 

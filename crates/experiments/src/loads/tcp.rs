@@ -8,7 +8,7 @@ use anyhow::ensure;
 use punctual_analysis::{Instant, Nanos};
 use punctual_os::clock::{duration, now};
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size, set_tcp_congestion};
 use rustix::net::{RecvFlags, recv};
 
 use super::call::{Ask, PATIENCE};
@@ -60,6 +60,15 @@ impl KernelTcp {
         stream.set_read_timeout(Some(duration(READ_WAIT)))?;
         stream.set_write_timeout(Some(duration(FULL)))?;
         Ok(Self { stream, wait })
+    }
+
+    /// This one with CUBIC as its congestion control.
+    ///
+    /// # Errors
+    /// If the kernel has no CUBIC.
+    pub fn with_cubic(self) -> io::Result<Self> {
+        set_tcp_congestion(&self.stream, "cubic")?;
+        Ok(self)
     }
 }
 

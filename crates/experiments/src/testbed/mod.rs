@@ -13,6 +13,7 @@
 
 pub mod adapter;
 pub mod bare;
+pub mod bare_tcp;
 pub mod conditions;
 pub mod configuration;
 pub mod contender;
@@ -20,8 +21,10 @@ pub mod daemons;
 pub mod driver;
 pub mod echo;
 pub mod embedded;
+pub mod forwarder;
 pub mod network;
 pub mod nodes;
+pub mod one_way;
 pub mod orders;
 pub mod pair;
 pub mod peer;
@@ -41,6 +44,7 @@ pub use configuration::Options;
 pub use contender::{Block, Contender};
 pub use daemons::Daemons;
 pub use embedded::Embedded;
+pub use forwarder::Distance;
 pub use network::{LinkSpec, Network, NetworkSpec, Wire};
 pub use nodes::Nodes;
 pub use orders::{Answer, Hosting, Order, RoleId, Through};

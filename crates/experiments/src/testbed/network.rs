@@ -8,8 +8,11 @@ use std::net::Ipv4Addr;
 
 use punctual_analysis::{BitRate, Nanos};
 
+use punctual_link::kernel::Mac;
 use punctual_os::command::ToolError;
 use punctual_os::namespaces::{self, Namespace};
+
+use super::forwarder::{Distance, Forwarder};
 
 /// Bytes of a frame in addition to the packet, as the kernel counts it.
 pub(super) const ETHERNET_BYTES: u64 = 14;
@@ -34,6 +37,8 @@ pub enum Wire {
     Open,
     /// One pair of devices: as fast as the machine copies. The rate is only in the hosts' configuration.
     Direct,
+    /// Without a shaper: a thread carries every frame from one port to the other ([`Forwarder`]), later and not all of them.
+    Far(Distance),
 }
 
 /// A link between neighbours of the line.
@@ -69,6 +74,11 @@ impl LinkSpec {
     /// A direct link; the hosts are configured with `rate`.
     pub const fn direct(rate: BitRate) -> Self {
         Self { wire: Wire::Direct, ..Self::new(rate, Nanos::ZERO) }
+    }
+
+    /// A link without a shaper that takes time and loses frames; the hosts are configured with `rate`.
+    pub const fn far(rate: BitRate, distance: Distance) -> Self {
+        Self { wire: Wire::Far(distance), ..Self::new(rate, Nanos::ZERO) }
     }
 
     /// What its queue holds.
@@ -115,6 +125,8 @@ impl Host {
 /// A running network; removed when dropped.
 #[derive(Debug)]
 pub struct Network {
+    /// The threads of links that are far; they end before their devices do.
+    forwarders: Vec<Forwarder>,
     /// The hosts, in the order of the line.
     pub hosts: Vec<Host>,
     /// The emulated wires.
@@ -139,7 +151,7 @@ impl Network {
             let address_right = (index < spec.links.len()).then(|| address(index, 1));
             hosts.push(Host { name, namespace, address_left, address_right });
         }
-        let network = Self { hosts, wire };
+        let mut network = Self { forwarders: Vec::new(), hosts, wire };
         for (index, link) in spec.links.iter().enumerate() {
             network.join(index, link)?;
         }
@@ -158,11 +170,18 @@ impl Network {
     }
 
     /// Lays link `index` between hosts `index` and `index + 1`.
-    fn join(&self, index: usize, link: &LinkSpec) -> Result<(), ToolError> {
+    fn join(&mut self, index: usize, link: &LinkSpec) -> Result<(), ToolError> {
         let (left, right) = (&self.hosts[index], &self.hosts[index + 1]);
         let mtu = link.mtu;
         match link.wire {
             Wire::Shaped => self.bridge(index, link)?,
+            Wire::Far(distance) => {
+                self.wire.feed("ip -batch -", &self.ports_up(index, link))?;
+                let forwarder = Forwarder::start(&self.wire, index, distance).map_err(|source| {
+                    ToolError::Io { command: format!("forward frames between l{index} and r{index}"), source }
+                })?;
+                self.forwarders.push(forwarder);
+            }
             Wire::Paced | Wire::Open => self.redirect(index, link)?,
             Wire::Direct => {
                 let pair = format!(
@@ -190,8 +209,7 @@ impl Network {
     }
 
     fn redirect(&self, index: usize, link: &LinkSpec) -> Result<(), ToolError> {
-        let up = format!("{}link set l{index} up\nlink set r{index} up\n", self.ports(index, link));
-        self.wire.feed("ip -batch -", &up)?;
+        self.wire.feed("ip -batch -", &self.ports_up(index, link))?;
         let through = |from: &str, to: &str| {
             format!(
                 "qdisc add dev {from}{index} ingress\n\
@@ -201,6 +219,11 @@ impl Network {
         let both = format!("{}{}", through("l", "r"), through("r", "l"));
         self.wire.feed("tc -batch -", &both)?;
         if link.wire == Wire::Open { Ok(()) } else { self.shape(index, link) }
+    }
+
+    /// The same, ready to carry frames.
+    fn ports_up(&self, index: usize, link: &LinkSpec) -> String {
+        format!("{}link set l{index} up\nlink set r{index} up\n", self.ports(index, link))
     }
 
     /// The pairs of devices between the wire and its two hosts.
@@ -249,7 +272,12 @@ pub fn address(link: usize, end: u8) -> Ipv4Addr {
 /// A hardware address that is known before the device is made: no ARP on the links. The ends of link `i` are 2 i + 1 and
 /// 2 i + 2.
 pub fn hardware_address(end: usize) -> String {
-    format!("02:70:75:6e:00:{end:02x}")
+    Mac::from_number(hardware_number(end)).to_string()
+}
+
+/// The same as a number.
+pub const fn hardware_number(end: usize) -> u64 {
+    0x0270_756e_0000 + end as u64
 }
 
 fn configure(

@@ -11,7 +11,8 @@ use punctual_os::clock::{duration, now, sleep_until};
 
 use super::echo::STOP_CHECK_INTERVAL;
 use super::receive::{ReceiveClass, ReceiveThreads};
-use super::{Conditions, Hosting, Options, Pair, PairSetup, RoleId, SPIN, Wait, echo};
+use super::{Conditions, Hosting, Options, Pair, PairSetup, RoleId, SPIN, Wait, Wire, echo};
+use crate::loads::call::Ask;
 use crate::loads::tcp::{
     Connection, FULL, KernelTcp, READ_WAIT, TcpCaller, TcpReceiver, TcpSender, answer_all,
 };
@@ -20,13 +21,12 @@ use crate::loads::{Caller, Class, MessageReceiver, MessageSender, tcp_direct};
 use crate::measure::Sample;
 
 /// Buffer of each direction of a connection: RTU's (section 7.1).
-const BUFFER_BYTES: usize = 200 << 10;
+pub const BUFFER_BYTES: usize = 200 << 10;
 /// How long a connection may take from the listener to its program.
 const ACCEPTED_WITHIN: Nanos = Nanos::from_secs(5);
-/// Connections and listeners of a host at most.
-const FLOWS: &str = "flows_max = 32\nlisteners_max = 16\n";
-/// Pipeline depth: enough packets that a link of some hundred Mbit/s does not run empty before the processor reacts.
-const PIPELINE: &str = "pipeline_depth = 4\nreaction = \"20us\"\n";
+/// Connections and listeners of a host at most; a pipeline so deep that a link of some hundred Mbit/s does not run empty before the
+/// processor reacts.
+const LINK: &str = "flows_max = 32\nlisteners_max = 16\npipeline_depth = 4\nreaction = \"20us\"\n";
 /// How soon a processor of the real-time class notices an arrival.
 const RELEASE: &str = "release_latency = \"50us\"\n";
 /// What programs may do through a daemon; behind the last link.
@@ -57,12 +57,16 @@ pub struct TcpPlan {
     pub hosting: Hosting,
     /// Whether what waits polls for [`SPIN`] before it sleeps: engines, and programs over the kernel's TCP.
     pub spins: bool,
+    /// Lines for the links of both engines.
+    pub link: &'static str,
+    /// Whether the kernel's connections use CUBIC, whatever its default is.
+    pub cubic: bool,
 }
 
 impl Default for TcpPlan {
     /// Embedded, sleeping.
     fn default() -> Self {
-        Self { hosting: Hosting::Embedded, spins: false }
+        Self { hosting: Hosting::Embedded, spins: false, link: LINK, cubic: false }
     }
 }
 
@@ -110,7 +114,7 @@ impl TcpWorld {
                     if plan.spins { format!("spin = \"{}us\"\n", SPIN.0 / 1_000) } else { String::new() };
                 let rights = if plan.hosting == Hosting::Daemon { RIGHTS } else { "" };
                 let options = Options {
-                    link: format!("{FLOWS}{PIPELINE}{spin}{rights}"),
+                    link: format!("{}{spin}{rights}", plan.link),
                     processor: RELEASE.into(),
                     ..conditions.options()
                 };
@@ -121,7 +125,10 @@ impl TcpWorld {
         for (host, device) in network.hosts.iter().zip(super::receive::DEVICES) {
             // The receive threads of tuned hosts need the devices to aggregate packets.
             let aggregate = if threads.is_some() { "" } else { "gro off" };
-            host.namespace.feed(&format!("ethtool -K {device} tso off gso off {aggregate}"), "")?;
+            // A forwarder carries frames as they are: with their checksums.
+            let checksums = if matches!(setup.link.wire, Wire::Far(_)) { "tx off" } else { "" };
+            host.namespace
+                .feed(&format!("ethtool -K {device} tso off gso off {aggregate} {checksums}"), "")?;
         }
         let conditions = conditions.clone();
         Ok(Self { stack, plan, conditions, engine, ports: Vec::new(), threads, pair })
@@ -138,6 +145,17 @@ impl TcpWorld {
     /// The hosts.
     pub const fn pair(&self) -> &Pair {
         &self.pair
+    }
+
+    /// A listener of the kernel at b, and its address.
+    ///
+    /// # Errors
+    /// If the port is refused.
+    pub fn listen_at_far(&mut self) -> anyhow::Result<(TcpListener, SocketAddr)> {
+        let port = self.pair.port();
+        let listener =
+            self.pair.far_place()?.within(|| Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?))?;
+        Ok((listener, SocketAddr::from((self.pair.address, port))))
     }
 
     /// Connects a to b: the ends of both.
@@ -157,7 +175,11 @@ impl TcpWorld {
             (false, true) => Wait::SpinThenBlock,
             (false, false) => Wait::Block,
         };
-        let kernel = |stream| KernelTcp::new(stream, wait, BUFFER_BYTES);
+        let cubic = self.plan.cubic;
+        let kernel = |stream| {
+            let connection = KernelTcp::new(stream, wait, BUFFER_BYTES)?;
+            if cubic { connection.with_cubic() } else { Ok(connection) }
+        };
         let far = self.pair.far_place()?;
         let listen = || Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?);
         Ok(match self.stack {
@@ -228,6 +250,42 @@ impl TcpWorld {
         Ok(Box::new(LeadingTcpCaller::new(self.connect_directly(qos)?)))
     }
 
+    /// Round trips over `count` connections of their own, one after the other, in turns. The calling thread is woken; the servers
+    /// are handlers of b's engine.
+    ///
+    /// # Errors
+    /// As [`TcpWorld::call_leading`].
+    pub fn call_in_turns(&mut self, qos: Qos, count: usize) -> anyhow::Result<Box<dyn Caller>> {
+        let (mut callers, mut servers) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for _ in 0..count {
+            let [near, far] = self.connect_declared(qos)?;
+            callers.push(TcpCaller::new(Box::new(near)));
+            servers.push(DirectTcpServer::start(far)?);
+        }
+        self.pair.serve(Class::Ordinary, Box::new(DirectTcpServers(servers)))?;
+        Ok(Box::new(InTurns { callers, next: 0 }))
+    }
+
+    /// Opens `count` connections of best effort over which nothing is sent: their ends.
+    ///
+    /// # Errors
+    /// If one is refused, or the kernel runs TCP.
+    pub fn open_idle(&mut self, count: usize) -> anyhow::Result<Vec<punctual::tcp::TcpStream>> {
+        let engine = self.engine.context("no engine")?;
+        let address = SocketAddr::from((self.pair.address, self.pair.port()));
+        let (far, place) = (self.pair.far_endsystem(engine)?, self.pair.far_place()?);
+        let listener = place.within(|| Ok(far.bind_tcp(address, Qos::BestEffort, 1)?))?;
+        let near = self.pair.endsystem(engine)?;
+        let mut ends = Vec::with_capacity(2 * count);
+        for number in 1..=count {
+            let opened = self.pair.place.within(|| Ok(near.connect_tcp(address, Qos::BestEffort)?));
+            ends.push(opened.with_context(|| format!("idle connection {number}"))?);
+            let accepted = listener.accept_timeout(duration(ACCEPTED_WITHIN))?;
+            ends.push(accepted.context("a connection never reached its listener")?);
+        }
+        Ok(ends)
+    }
+
     /// Round trips of `bytes` for `length`, one after the other, by handlers of both engines over a connection of its own.
     ///
     /// # Errors
@@ -238,6 +296,14 @@ impl TcpWorld {
 
     /// A connection with declared times, the far end of which answers by a handler.
     fn connect_directly(&mut self, qos: Qos) -> anyhow::Result<punctual::tcp::TcpStream> {
+        let [near, far] = self.connect_declared(qos)?;
+        let server = DirectTcpServers(vec![DirectTcpServer::start(far)?]);
+        self.pair.serve(Class::Ordinary, Box::new(server))?;
+        Ok(near)
+    }
+
+    /// A connection with declared times: both ends.
+    fn connect_declared(&mut self, qos: Qos) -> anyhow::Result<[punctual::tcp::TcpStream; 2]> {
         let engine = self.engine.context("no engine")?;
         let address = SocketAddr::from((self.pair.address, self.pair.port()));
         let (endsystem, place) = (self.pair.far_endsystem(engine)?, self.pair.far_place()?);
@@ -247,9 +313,7 @@ impl TcpWorld {
         let near = self.pair.place.within(|| Ok(endsystem.connect_tcp_direct(address, qos, PROGRAM_TIME)?));
         let near = near.with_context(|| format!("connecting as {qos:?}"))?;
         let far = listener.accept_timeout(duration(ACCEPTED_WITHIN))?;
-        let far = DirectTcpServer::start(far.context("a connection never reached its listener")?)?;
-        self.pair.serve(Class::Ordinary, Box::new(far))?;
-        Ok(waiting(near))
+        Ok([waiting(near), far.context("a connection never reached its listener")?])
     }
 
     /// Messages of `bytes` from a to b over a connection of its own: where they go in and come out.
@@ -293,13 +357,30 @@ const fn waiting(mut stream: punctual::tcp::TcpStream) -> punctual::tcp::TcpStre
     stream
 }
 
-impl echo::Server for DirectTcpServer {
+/// Servers that are kept together: one thread looks after all.
+struct DirectTcpServers(Vec<DirectTcpServer>);
+
+impl echo::Server for DirectTcpServers {
     fn serve(self: Box<Self>, stop: &AtomicBool, is_demoted: &AtomicBool) -> anyhow::Result<()> {
-        while !stop.load(Ordering::Relaxed) && !self.has_ended() {
+        while !stop.load(Ordering::Relaxed) && !self.0.iter().all(DirectTcpServer::has_ended) {
             sleep_until(now() + STOP_CHECK_INTERVAL);
-            is_demoted.fetch_or(self.has_panicked(), Ordering::Relaxed);
+            is_demoted.fetch_or(self.0.iter().any(DirectTcpServer::has_panicked), Ordering::Relaxed);
         }
         Ok(())
+    }
+}
+
+/// Clients of several connections that call one after the other.
+struct InTurns {
+    callers: Vec<TcpCaller>,
+    next: usize,
+}
+
+impl Ask for InTurns {
+    fn call(&mut self, message: &[u8]) -> anyhow::Result<bool> {
+        let current = self.next;
+        self.next = (current + 1) % self.callers.len();
+        self.callers[current].call(message)
     }
 }
 

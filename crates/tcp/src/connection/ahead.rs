@@ -47,6 +47,11 @@ impl Ahead {
         self.has_sack
     }
 
+    /// Whether something was lost, a SYN included.
+    pub(super) const fn has_lost(&self) -> bool {
+        !self.is_first
+    }
+
     /// A loss: from now on the machine alone says how much may be in flight, and what it makes again leaves again.
     pub(super) fn lost(&mut self, sent: u32) {
         (self.is_first, self.made) = (false, later(self.made, sent));

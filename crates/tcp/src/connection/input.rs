@@ -135,6 +135,7 @@ impl Connection {
                 if self.repeats_ack_before_fin(segment, place) || !passes {
                     return Received::Processed;
                 }
+                self.acknowledge_in_parts(now, (segment, changes), packet, reply);
                 self.deliver(now, segment, packet, changes, reply);
                 self.rtt.acknowledged(self.place().una, now);
                 self.plan_probe(now);

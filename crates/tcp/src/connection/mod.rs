@@ -6,6 +6,7 @@ mod ahead;
 mod input;
 mod numbers;
 mod output;
+mod parts;
 mod tail;
 
 use punctual_analysis::Instant;

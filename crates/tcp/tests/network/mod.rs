@@ -49,6 +49,8 @@ pub struct Network {
     pub carries_bytes: usize,
     /// A host that receives nothing.
     pub deaf: Option<usize>,
+    /// Host 0 gets packets at multiples of this time only, and of several at once the last one: host 1 only acknowledges. None: all.
+    pub gathered: Nanos,
     /// Packets of host 0 that are lost, by their number.
     pub lose_next: Vec<u64>,
     pub delay: Nanos,
@@ -75,6 +77,7 @@ impl Network {
             faults,
             carries_bytes: usize::MAX,
             deaf: None,
+            gathered: Nanos::ZERO,
             lose_next: Vec::new(),
             byte_ns: 0,
             free_at: [Instant(0); 2],
@@ -107,6 +110,10 @@ impl Network {
             if self.random.is_one_in_1000(self.faults.corrupted) {
                 let bit = self.random.below(packet.len() as u64 * 8) as usize;
                 packet[bit / 8] ^= 1 << (bit % 8);
+            }
+            if to == 0 && self.gathered > Nanos::ZERO {
+                at = Instant(at.0.next_multiple_of(self.gathered.0));
+                self.on_the_way.retain(|(then, _), (to, _)| (*then, *to) != (at, 0));
             }
             self.count += 1;
             self.on_the_way.insert((at, self.count), (to, packet));

@@ -78,7 +78,8 @@ fn join(
         if matches!(world, World::Kernel | World::Again) { TcpStack::Plain } else { TcpStack::Punctual };
     let hosting = if world == World::Daemon { Hosting::Daemon } else { Hosting::Embedded };
     let conditions = group.contest.conditions;
-    let mut hosts = TcpWorld::create_as(stack, TcpPlan { hosting, spins }, setup, conditions)?;
+    let mut hosts =
+        TcpWorld::create_as(stack, TcpPlan { hosting, spins, ..TcpPlan::default() }, setup, conditions)?;
     // All have the class of Punctual's programs: what is compared is TCP.
     let class = conditions.class();
     let is_leading = world == World::Leading;

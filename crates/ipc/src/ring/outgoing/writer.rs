@@ -136,7 +136,16 @@ impl OutboxWriter {
         self.fill_at(None, fill).inspect(|_| self.wake_reader())
     }
 
-    fn wake_reader(&self) {
+    /// Does what [`Self::fill`] does, and leaves the reader asleep: one [`Self::wake_reader`] may follow several messages.
+    ///
+    /// # Errors
+    /// See [`Self::fill`].
+    pub fn fill_quietly(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<u64, PushError> {
+        self.fill_at(None, fill)
+    }
+
+    /// Wakes the reader if it has seen the ring empty since it was last woken.
+    pub fn wake_reader(&self) {
         if self.answered.must_wake(Other(&self.daemon).ticket()) {
             self.doorbell.ring();
         }
