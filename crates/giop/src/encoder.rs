@@ -81,6 +81,11 @@ impl Encoder {
         &self.bytes
     }
 
+    /// Bytes of memory that its buffer has.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Forgets all bytes and keeps their memory. Alignment counts from the next byte.
     pub fn clear(&mut self) {
         self.truncate(0);

@@ -162,10 +162,15 @@ fn write_unlocated(id: RequestId, why: &SystemException, outbox: &mut Encoder) -
 /// Gives the memory of a long reply back.
 pub(crate) fn give_back_memory(outbox: &mut Encoder) {
     if outbox.as_bytes().len() > REPLY_BYTES_KEPT {
-        let characters = outbox.characters();
-        *outbox = Encoder::new(ByteOrder::NATIVE, outbox.version());
-        outbox.set_characters(characters);
+        renew(outbox);
     }
+}
+
+/// Gives all memory back.
+pub(crate) fn renew(outbox: &mut Encoder) {
+    let characters = outbox.characters();
+    *outbox = Encoder::new(ByteOrder::NATIVE, outbox.version());
+    outbox.set_characters(characters);
 }
 
 fn write_located(id: RequestId, located: &Located, outbox: &mut Encoder) -> Result<(), Error> {

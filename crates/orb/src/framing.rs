@@ -1,10 +1,11 @@
 //! How messages go on streams: whole or in fragments, and what is accepted from the other side.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use punctual_giop::reassembly::pieces;
 
+use crate::limits::PROGRESS_BYTES;
 use crate::options::Options;
 use crate::transport::{Deadline, Stream};
 
@@ -13,8 +14,8 @@ use crate::transport::{Deadline, Stream};
 pub(crate) struct Framing {
     /// Bytes of a message that comes.
     pub message_bytes_max: usize,
-    /// How long the rest of a message that has begun may take, for each
-    /// [`PROGRESS_BYTES`](crate::limits::PROGRESS_BYTES) of it.
+    /// How long the rest of a message that has begun may take, for each [`PROGRESS_BYTES`] of it; and how long a client may
+    /// take to read as much of a reply.
     pub message_time: Option<Duration>,
     /// Longer messages are sent in fragments.
     fragment_bytes: Option<usize>,
@@ -53,9 +54,10 @@ impl Framing {
         }
     }
 
-    /// Sends a message.
-    pub fn send(&self, stream: &Stream, message: &[u8]) -> io::Result<()> {
-        self.each(message, |head, body| stream.write(head, body))
+    /// By when a client must have taken a message of so many bytes.
+    pub fn taken_by(&self, bytes: usize) -> Deadline {
+        let spans = u32::try_from(bytes / PROGRESS_BYTES).unwrap_or(u32::MAX).saturating_add(1);
+        Instant::now().checked_add(self.message_time?.checked_mul(spans)?)
     }
 
     /// Sends a message until the deadline. `set` is the timeout that the socket has for writing.

@@ -45,6 +45,7 @@ pub mod operations;
 pub mod options;
 mod orb;
 mod outcome;
+mod owed;
 mod peer;
 mod pending;
 pub mod poa;
@@ -59,6 +60,7 @@ mod session;
 mod shared;
 mod tick;
 mod transport;
+mod turns;
 mod wakeup;
 
 pub use std::borrow::Cow;

@@ -8,7 +8,8 @@ pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a buffer that an idle connection keeps.
 pub const IDLE_BUFFER_BYTES: usize = 1 << 10;
 
-/// Bytes of a buffer that a connection with a thread gives back when its client says nothing for a while.
+/// Bytes of a buffer, of requests or of replies, that a connection with a thread gives back when its client says nothing for
+/// a while.
 pub const LARGE_BUFFER_BYTES: usize = 64 << 10;
 
 /// How long it keeps such a buffer.

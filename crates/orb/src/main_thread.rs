@@ -3,15 +3,23 @@
 //! The main thread is the one that calls [`Orb::run`](crate::Orb::run) or [`Orb::perform_work`](crate::Orb::perform_work)
 //! first. Threads that read requests hand over those for such adapters, whole. The main thread calls the servants, one
 //! by one, and gives the replies to whoever sends them. What has waited too long is refused with `TRANSIENT`.
+//!
+//! While the main thread waits for the reply of a call, it serves requests, too: so an object that was called can call back.
+//! Requests in requests are at most [`NESTED_MAX`] deep. Beyond that the main thread only waits, and requests wait for it.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Condvar, MutexGuard, OnceLock, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+use std::sync::{Arc, Condvar, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use crate::counted::Mutex;
-use crate::limits::MAIN_THREAD_REQUESTS_MAX;
+use crate::duty::{Meanwhile, add_meanwhile};
+use crate::limits::{MAIN_THREAD_REQUESTS_MAX, NESTED_MAX};
+use crate::wakeup::Wakeup;
 
 /// A request for it.
 pub(crate) trait Work: Send {
@@ -36,6 +44,8 @@ pub(crate) struct MainThread {
     thread: OnceLock<ThreadId>,
     queue: Mutex<Queue>,
     changed: Condvar,
+    /// Wakes the main thread where it waits for a reply.
+    wakeup: OnceLock<Arc<Wakeup>>,
     wait_max: Duration,
 }
 
@@ -48,7 +58,13 @@ impl fmt::Debug for MainThread {
 impl MainThread {
     /// Requests wait at most so long.
     pub fn new(wait_max: Duration) -> Self {
-        Self { thread: OnceLock::new(), queue: Mutex::default(), changed: Condvar::new(), wait_max }
+        Self {
+            thread: OnceLock::new(),
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            wakeup: OnceLock::new(),
+            wait_max,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -61,8 +77,16 @@ impl MainThread {
     }
 
     /// This is the main thread, if there was none. Whether it is.
-    fn enter(&self) -> bool {
-        *self.thread.get_or_init(|| thread::current().id()) == thread::current().id()
+    fn enter(self: &Arc<Self>) -> bool {
+        let begin = || {
+            // Without a descriptor for it, the main thread only waits for replies.
+            if let Ok(wakeup) = Wakeup::new().map(Arc::new) {
+                let _ = self.wakeup.set(Arc::clone(&wakeup));
+                add_meanwhile(Rc::new(InCalls { main: Arc::clone(self), wakeup, depth: Cell::new(0) }));
+            }
+            thread::current().id()
+        };
+        *self.thread.get_or_init(begin) == thread::current().id()
     }
 
     /// How long requests wait at most.
@@ -80,6 +104,7 @@ impl MainThread {
         queue.waiting.push_back((Instant::now() + self.wait_max, job));
         drop(queue);
         self.changed.notify_one();
+        self.wakeup.get().into_iter().for_each(|wakeup| wakeup.wake());
     }
 
     /// Refuses requests that have waited too long.
@@ -102,7 +127,7 @@ impl MainThread {
     }
 
     /// Serves a request, if one waits and this is the main thread.
-    pub fn perform(&self) {
+    pub fn perform(self: &Arc<Self>) {
         if self.enter() {
             self.refuse_late(Instant::now());
             let next = self.lock().waiting.pop_front();
@@ -111,7 +136,7 @@ impl MainThread {
     }
 
     /// Serves requests until the ORB ends, if this is the main thread.
-    pub fn run(&self) {
+    pub fn run(self: &Arc<Self>) {
         if !self.enter() {
             return;
         }
@@ -135,5 +160,36 @@ impl MainThread {
         drop(queue);
         self.changed.notify_all();
         waiting.into_iter().for_each(|(_, job)| job.refuse());
+    }
+}
+
+/// What the main thread does while it waits for a reply.
+struct InCalls {
+    main: Arc<MainThread>,
+    wakeup: Arc<Wakeup>,
+    /// How many requests it serves, each within the one before.
+    depth: Cell<usize>,
+}
+
+impl Meanwhile for InCalls {
+    fn may_work(&self) -> bool {
+        self.depth.get() < NESTED_MAX && !self.main.lock().is_ended
+    }
+
+    fn begin(&self) {}
+
+    fn when_readable(&self) -> BorrowedFd<'_> {
+        self.wakeup.as_fd()
+    }
+
+    fn next_event(&self, _: Instant) -> Option<Duration> {
+        self.main.has_work().then_some(Duration::ZERO)
+    }
+
+    fn work(&self) {
+        self.wakeup.clear();
+        self.depth.set(self.depth.get() + 1);
+        self.main.perform();
+        self.depth.set(self.depth.get() - 1);
     }
 }

@@ -18,7 +18,7 @@ pub(crate) type Answers = Box<dyn FnMut(&[u8]) + Send>;
 
 struct MainThreadRequest {
     registry: Arc<Registry>,
-    message: HeldMessage,
+    message: Arc<HeldMessage>,
     /// The code set of its strings.
     characters: CharacterSet,
     answers: Answers,
@@ -52,7 +52,7 @@ impl Work for MainThreadRequest {
 /// Lets the main thread serve a request.
 pub(crate) fn hand_over(
     registry: &Arc<Registry>,
-    message: HeldMessage,
+    message: Arc<HeldMessage>,
     characters: CharacterSet,
     answers: Answers,
 ) {
@@ -64,7 +64,7 @@ pub(crate) fn hand_over(
 /// The same, and waits until the request is answered. `send` gets the answers.
 pub(crate) fn hand_over_and_wait(
     registry: &Arc<Registry>,
-    message: HeldMessage,
+    message: Arc<HeldMessage>,
     characters: CharacterSet,
     send: &mut dyn FnMut(&[u8]),
 ) {

@@ -16,11 +16,13 @@ pub struct Options {
     pub published: Vec<Endpoint>,
     /// Bytes of a message at most. Longer ones end their connection.
     pub message_bytes_max: usize,
-    /// Bytes of memory at most for messages of all clients together: those of which a part is there, those that wait, and those
-    /// that are being served. Small messages do not count. When no more may be taken, the connection ends whose
-    /// unfinished message has not grown for the longest time. Two of the longest messages always have room.
+    /// Bytes of memory at most for messages of all clients together: those of which a part is there, those that wait, those
+    /// that are being served, and replies that clients do not read. Small messages do not count. When no more may be taken, the
+    /// connection ends whose unfinished message or reply has not moved for the longest time. Two of the longest messages always
+    /// have room.
     pub held_bytes_max: usize,
-    /// How long the rest of a message that has begun may take, for each MiB of it. Then its connection ends.
+    /// How long the rest of a message that has begun may take, for each MiB of it. Then its connection ends. Clients must
+    /// take replies as quickly.
     pub message_time: Option<Duration>,
     /// Messages of GIOP 1.2 that are longer are sent in fragments of so many bytes; `None`: whole. At least 32.
     pub fragment_bytes: Option<usize>,
@@ -48,8 +50,8 @@ pub enum Concurrency {
     #[default]
     ThreadPerConnection,
     /// One thread for all connections, which calls the servants. An idle connection costs a few KiB. While a
-    /// servant waits for the reply of a blocking call, other requests are served; nothing else that a servant
-    /// waits for is known to the ORB, so it should not wait.
+    /// servant waits for the reply of a call, other requests are served; nothing else that a servant waits for is
+    /// known to the ORB, so it should not wait.
     Reactive,
     /// One thread reads all connections; others, as many as configured, call the servants.
     Pool(Pool),

@@ -27,9 +27,10 @@ use crate::limits::{CONNECTIONS_PER_SERVER, CONNECTIONS_PER_SERVER_NESTED};
 use crate::link::Link;
 use crate::options::Options;
 use crate::publish::Published;
-use crate::served::{Caller, Host, Served};
+use crate::served::{Host, Served};
 use crate::shared::{Opening, Sent, Shared};
 use crate::transport::{Deadline, Endpoint, Stream, left};
+use crate::turns::Turns;
 
 /// What servers have of the ORB that calls them.
 pub(crate) struct Home<'a> {
@@ -59,7 +60,7 @@ pub(crate) struct Peer {
     /// Oneway requests whose callers do not wait.
     pub later: Later,
     /// The connection of asynchronous calls.
-    shared: Mutex<Option<Arc<Shared>>>,
+    shared: Turns<Option<Arc<Shared>>>,
 }
 
 impl fmt::Debug for Peer {
@@ -92,7 +93,7 @@ impl Peer {
             queue: Mutex::new(()),
             returned: Condvar::new(),
             later: Later::default(),
-            shared: Mutex::new(None),
+            shared: Turns::new(None),
         }
     }
 
@@ -244,7 +245,7 @@ impl Peer {
         if let Some(found) = self.duplexes.find(&self.endpoint) {
             return Ok((found, false));
         }
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = self.shared.take(deadline)?;
         if let Some(open) = shared.as_ref().filter(|shared| !shared.is_closed()) {
             return Ok((Arc::clone(open), false));
         }
@@ -263,7 +264,7 @@ impl Peer {
             version: self.version,
             ids: RequestIds::of_connecting_end(),
             served: (offered.as_ref())
-                .map(|_| Served::new(Weak::clone(&self.host), Chosen::DEFAULT.characters, Caller::Accepting)),
+                .map(|_| Served::of_connecting_end(Weak::clone(&self.host), Chosen::DEFAULT.characters)),
             first: chosen.into_iter().chain(offered).collect(),
             characters: self.characters(),
             framing: self.framing,
@@ -272,7 +273,8 @@ impl Peer {
 
     /// Closes all idle connections, and that of asynchronous calls.
     pub fn close(&self) {
-        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Without a deadline there is no failure.
+        let shared = self.shared.take(None).ok().and_then(|mut shared| shared.take());
         shared.iter().for_each(|shared| shared.close());
         for slot in &self.idle {
             if let Some(link) = slot.take() {

@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::counted::Mutex;
+use crate::duty::{wakeup_for_work, work_until_readable};
 use crate::outcome::Outcome;
+use crate::transport::Deadline;
 
 type Callback<T, E> = Box<dyn FnOnce(Result<T, E>) + Send>;
 
@@ -73,6 +76,8 @@ impl<T, E> Pending<T, E> {
     /// # Errors
     /// Those of the call.
     pub fn wait(self) -> Result<T, E> {
+        // A thread that serves requests goes on with it.
+        let _ = self.work_until_ready(None);
         let mut state = self.0.lock();
         loop {
             if let Some(outcome) = take(&mut state) {
@@ -88,6 +93,7 @@ impl<T, E> Pending<T, E> {
     /// `self` if the outcome is not there yet.
     pub fn wait_for(self, timeout: Duration) -> Result<Result<T, E>, Self> {
         let end = Instant::now() + timeout;
+        let _ = self.work_until_ready(Some(end));
         let mut state = self.0.lock();
         loop {
             if let Some(outcome) = take(&mut state) {
@@ -100,6 +106,18 @@ impl<T, E> Pending<T, E> {
             }
             state = self.0.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Does what this thread does while it waits for a reply, if it has such work, until the outcome is there.
+    fn work_until_ready(&self, deadline: Deadline) -> io::Result<()> {
+        let Some(wakeup) = wakeup_for_work() else { return Ok(()) };
+        let mut state = self.0.lock();
+        if !matches!(*state, State::Waiting(_)) {
+            return Ok(());
+        }
+        *state = State::Waiting(Some(Waker::from(Arc::clone(&wakeup))));
+        drop(state);
+        work_until_readable(&*wakeup, deadline)
     }
 
     /// Calls `callback` with the outcome: in the thread that reads it, or at once if it is there.

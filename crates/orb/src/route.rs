@@ -15,6 +15,7 @@ use punctual_giop::{
     TaggedList, Version,
 };
 
+use crate::budget::HeldMessage;
 use crate::call::{Call, Failure, Step, step};
 use crate::core::Core;
 use crate::exception::{communication, marshal, no_code_set, no_usable_profile, not_active};
@@ -244,7 +245,12 @@ pub(crate) fn call_local(
         call.encode(RequestId(0), &[], &mut buffers.request)?;
         let message = Joined::from(buffers.request.as_bytes().to_vec());
         let answers = &mut |bytes: &[u8]| buffers.reply.write(bytes);
-        hand_over_and_wait(&core.registry, message.into(), CharacterSet::default(), answers);
+        hand_over_and_wait(
+            &core.registry,
+            HeldMessage::from(message).into(),
+            CharacterSet::default(),
+            answers,
+        );
     } else {
         let arguments = Decoder::new(buffers.request.as_bytes(), ByteOrder::NATIVE, Version::V1_2);
         let nothing: Sender<'_> = &mut |_| {};

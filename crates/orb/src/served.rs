@@ -12,6 +12,7 @@ use punctual_giop::reassembly::Whole;
 use punctual_giop::{ByteOrder, Encoder};
 
 use crate::answer::{answer_message, new_outbox, refuse_request};
+use crate::budget::{Account, Budget, HeldMessage, large_bytes};
 use crate::counted::Mutex;
 use crate::exception::{no_thread, not_both_ways};
 use crate::limits::DUPLEX_REQUESTS_MAX;
@@ -19,6 +20,7 @@ use crate::main_thread_request::hand_over_and_wait;
 use crate::poa::Registry;
 use crate::reply::Reply;
 use crate::serving_permit::ServingPermit;
+use crate::transport::Stream;
 
 /// The ORB, as connections have it: they do not keep it alive.
 pub(crate) trait Host: Send + Sync {
@@ -50,6 +52,8 @@ pub(crate) fn calls_both_ways(registry: &Registry, whole: Whole<'_>) -> bool {
 pub(crate) struct Served {
     host: Weak<dyn Host>,
     caller: Caller,
+    /// Who counts replies that the other end does not take: nobody those to a server, which this ORB has chosen.
+    counted: Option<(Arc<Budget>, Arc<Stream>)>,
     /// Requests that are served now, and whether they were cancelled.
     running: Mutex<HashMap<RequestId, bool>>,
     /// Of strings in the requests of the other end.
@@ -57,8 +61,35 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub fn new(host: Weak<dyn Host>, characters: CharacterSet, caller: Caller) -> Arc<Self> {
-        Arc::new(Self { host, caller, running: Mutex::default(), characters: AtomicCell::new(characters) })
+    /// For the end that has connected: it serves what its server calls.
+    pub fn of_connecting_end(host: Weak<dyn Host>, characters: CharacterSet) -> Arc<Self> {
+        Arc::new(Self::new(host, characters, Caller::Accepting, None))
+    }
+
+    /// For the end that has accepted this stream of a client.
+    pub fn of_accepting_end(
+        host: Weak<dyn Host>,
+        characters: CharacterSet,
+        budget: &Arc<Budget>,
+        stream: &Arc<Stream>,
+    ) -> Arc<Self> {
+        let counted = Some((Arc::clone(budget), Arc::clone(stream)));
+        Arc::new(Self::new(host, characters, Caller::Connecting, counted))
+    }
+
+    fn new(
+        host: Weak<dyn Host>,
+        characters: CharacterSet,
+        caller: Caller,
+        counted: Option<(Arc<Budget>, Arc<Stream>)>,
+    ) -> Self {
+        let characters = AtomicCell::new(characters);
+        Self { host, caller, counted, running: Mutex::default(), characters }
+    }
+
+    /// Whether the other end is a client: then nothing waits for ever until it reads.
+    pub fn is_for_client(&self) -> bool {
+        self.caller == Caller::Connecting
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<RequestId, bool>> {
@@ -85,65 +116,77 @@ impl Served {
 
     /// Serves a request of the other end, on a thread of its own. `send` sends on the connection, whose reader finds it if that
     /// is broken.
-    pub fn dispatch(
-        self: &Arc<Self>,
-        whole: Whole<'_>,
-        message: &Message<'_>,
-        send: impl Fn(&[u8]) + Clone + Send + 'static,
-    ) {
-        let id = match message {
+    pub fn dispatch(self: &Arc<Self>, request: HeldMessage, send: impl Fn(&[u8]) + Clone + Send + 'static) {
+        let Some(id) = self.number(request.whole()) else { return };
+        if !self.begin(id) {
+            return refuse(request.whole(), &send);
+        }
+        let Some(permit) = ServingPermit::take() else {
+            self.end(id);
+            return refuse(request.whole(), &send);
+        };
+        let request = Arc::new(request);
+        let (served, of_thread, sends) = (Arc::clone(self), Arc::clone(&request), send.clone());
+        let serve = move || {
+            let _permit = permit;
+            served.serve(id, of_thread, &sends);
+        };
+        if thread::Builder::new().name("punctual-serve".to_owned()).spawn(serve).is_err() {
+            self.end(id);
+            refuse(request.whole(), &send);
+        }
+    }
+
+    /// The number of a request, which may choose the code set.
+    fn number(&self, whole: Whole<'_>) -> Option<RequestId> {
+        match Message::read_whole(whole).ok()? {
             Message::Request(request, _) => {
                 if let Ok(Some(chosen)) = Chosen::of_contexts(&request.contexts) {
                     self.characters.store(chosen.characters);
                 }
-                request.id
+                Some(request.id)
             }
-            Message::LocateRequest(request) => request.id,
-            _ => return,
-        };
-        if !self.begin(id) {
-            return refuse(message, &send);
-        }
-        let Some(permit) = ServingPermit::take() else {
-            self.end(id);
-            return refuse(message, &send);
-        };
-        let (served, joined, sends) = (Arc::clone(self), whole.to_joined(), send.clone());
-        let serve = move || {
-            let _permit = permit;
-            served.serve(id, joined.whole(), &sends);
-        };
-        if thread::Builder::new().name("punctual-serve".to_owned()).spawn(serve).is_err() {
-            self.end(id);
-            refuse(message, &send);
+            Message::LocateRequest(request) => Some(request.id),
+            _ => None,
         }
     }
 
-    fn serve(&self, id: RequestId, whole: Whole<'_>, send: &dyn Fn(&[u8])) {
+    fn serve(&self, id: RequestId, request: Arc<HeldMessage>, send: &dyn Fn(&[u8])) {
         let mut outbox = new_outbox();
         outbox.set_characters(self.characters.load());
-        if let (Some(host), Ok(message)) = (self.host.upgrade(), Message::read_whole(whole)) {
-            let registry = host.registry();
+        let mut send = |bytes: &[u8]| self.send(bytes, send);
+        if let (Some(host), Ok(message)) = (self.host.upgrade(), Message::read_whole(request.whole())) {
+            let (registry, whole) = (host.registry(), request.whole());
             if self.caller == Caller::Accepting && !may_be_called_back(registry, whole) {
                 refuse_request(whole, &mut outbox, &not_both_ways());
             } else if registry.wants_main_thread(whole) {
-                let mut answers = |bytes: &[u8]| send(bytes);
-                hand_over_and_wait(registry, whole.to_joined().into(), self.characters.load(), &mut answers);
+                hand_over_and_wait(registry, Arc::clone(&request), self.characters.load(), &mut send);
             } else {
-                let mut before = |bytes: &[u8]| send(bytes);
                 // It has a thread of its own, which waits for adapters.
-                answer_message(registry, whole, message, &mut outbox, &mut before);
+                answer_message(registry, whole, message, &mut outbox, &mut send);
             }
         }
+        drop(request);
         if self.end(id) && !outbox.as_bytes().is_empty() {
             send(outbox.as_bytes());
+        }
+    }
+
+    /// Sends an answer, which is counted until the client has taken it.
+    fn send(&self, bytes: &[u8], send: &dyn Fn(&[u8])) {
+        let Some((budget, stream)) = &self.counted else { return send(bytes) };
+        let mut account = Account::new(budget, stream);
+        match account.set(large_bytes(bytes.len())) {
+            Ok(()) => send(bytes),
+            // Others need the memory. The reader finds the end.
+            Err(_) => stream.shutdown(),
         }
     }
 }
 
 /// Refuses a request for which there is no thread. It was not begun.
-fn refuse(message: &Message<'_>, send: &dyn Fn(&[u8])) {
-    let Message::Request(request, arguments) = message else { return };
+fn refuse(whole: Whole<'_>, send: &dyn Fn(&[u8])) {
+    let Ok(Message::Request(request, arguments)) = Message::read_whole(whole) else { return };
     if !request.response.is_expected() {
         return;
     }

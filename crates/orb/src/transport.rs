@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use punctual_giop::reference::Address;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{self, AddressFamily, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketType};
@@ -135,7 +136,7 @@ impl Stream {
                 self.set_write_timeout(left)?;
                 *set = left;
             }
-            let written = match self.write_some(head, tail) {
+            let written = match self.write_some(head, tail, SendFlags::empty()) {
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
                 written => written?,
@@ -149,7 +150,7 @@ impl Stream {
     /// Writes all bytes of both parts.
     pub(crate) fn write(&self, mut head: &[u8], mut tail: &[u8]) -> io::Result<()> {
         while !head.is_empty() || !tail.is_empty() {
-            let written = match self.write_some(head, tail) {
+            let written = match self.write_some(head, tail, SendFlags::empty()) {
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
                 written => written?,
@@ -159,6 +160,43 @@ impl Stream {
             tail = &tail[written - of_head..];
         }
         Ok(())
+    }
+
+    /// Writes what the socket takes of both parts now: how many bytes, possibly none.
+    pub(crate) fn write_parts_now(&self, head: &[u8], tail: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.write_some(head, tail, SendFlags::DONTWAIT) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(0),
+                written => return Ok(written?),
+            }
+        }
+    }
+
+    /// Waits until the socket takes more bytes, or the connection has ended.
+    ///
+    /// # Errors
+    /// `TimedOut`.
+    pub(crate) fn wait_until_writable(&self, deadline: Deadline) -> io::Result<()> {
+        self.wait_until(PollFlags::OUT, deadline)
+    }
+
+    /// Waits until there is something to read, or the connection has ended.
+    ///
+    /// # Errors
+    /// `TimedOut`.
+    pub(crate) fn wait_until_readable(&self, deadline: Deadline) -> io::Result<()> {
+        self.wait_until(PollFlags::IN, deadline)
+    }
+
+    fn wait_until(&self, event: PollFlags, deadline: Deadline) -> io::Result<()> {
+        loop {
+            let left = left(deadline)?.and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut [PollFd::new(self, event)], left.as_ref()) {
+                Ok(0) | Err(Errno::INTR) => {}
+                polled => return Ok(polled.map(drop)?),
+            }
+        }
     }
 
     /// Writes what the socket takes now: how many bytes.
@@ -175,12 +213,13 @@ impl Stream {
         Ok(written)
     }
 
-    fn write_some(&self, head: &[u8], tail: &[u8]) -> rustix::io::Result<usize> {
+    fn write_some(&self, head: &[u8], tail: &[u8], flags: SendFlags) -> rustix::io::Result<usize> {
+        let flags = flags | SendFlags::NOSIGNAL;
         if tail.is_empty() {
-            return net::send(&self.socket, head, SendFlags::NOSIGNAL);
+            return net::send(&self.socket, head, flags);
         }
         let parts = [io::IoSlice::new(head), io::IoSlice::new(tail)];
-        net::sendmsg(&self.socket, &parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+        net::sendmsg(&self.socket, &parts, &mut SendAncillaryBuffer::default(), flags)
     }
 
     /// Whether the other side has closed, or has sent what nobody awaits.

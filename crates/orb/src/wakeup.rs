@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::task::Wake;
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -24,6 +26,13 @@ impl Wakeup {
     pub fn clear(&self) {
         // It fails only if nobody woke it.
         let _ = rustix::io::read(&self.0, &mut [0u8; 8][..]);
+    }
+}
+
+/// It wakes whoever waits for a future, too.
+impl Wake for Wakeup {
+    fn wake(self: Arc<Self>) {
+        Self::wake(&self);
     }
 }
 

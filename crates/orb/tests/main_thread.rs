@@ -19,10 +19,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use demo::demo::CallbackClient;
 use probe::{client, listening, object, policies, servant, server};
 use punctual_giop::{Reference, SystemExceptionKind as Kind};
-use punctual_orb::poa::ThreadModel;
-use punctual_orb::{Concurrency, Options, Orb, Pool, Servant};
+use punctual_orb::poa::{Bidirectional, ThreadModel};
+use punctual_orb::{Concurrency, Options, Orb, Pool, Servant, Stub as _};
 
 fn each_model(test: impl Fn(Concurrency)) {
     let pool = Concurrency::Pool(Pool::of(NonZeroUsize::MIN));
@@ -31,7 +32,10 @@ fn each_model(test: impl Fn(Concurrency)) {
 
 /// An object whose servant runs in the main thread.
 fn of_main_thread(orb: &Orb, servant: Arc<dyn Servant>) -> Reference {
-    let policies = policies(|all| all.thread_model = ThreadModel::MainThread);
+    let policies = policies(|all| {
+        all.thread_model = ThreadModel::MainThread;
+        all.bidirectional = Bidirectional::Both;
+    });
     let root = orb.root_poa();
     let poa = root.create_poa("main", policies, Some(root.manager())).expect("policies that go together");
     let id = poa.activate_object(servant).expect("a new servant");
@@ -99,4 +103,102 @@ fn the_main_thread_calls_its_own_objects() {
     let reference = of_main_thread(&orb, servant(|_| Ok(())));
     orb.perform_work();
     assert_eq!(client(&orb, &reference).called(0), Ok(()));
+}
+
+/// An object of another ORB that calls an object of the main thread, as often as it is told.
+fn caller_of(orb: &Orb, main: &Arc<Mutex<Reference>>) -> Reference {
+    let (of_caller, main) = (orb.clone(), Arc::clone(main));
+    object(orb, move |level| {
+        let main = main.lock().expect("nobody panics").clone();
+        client(&of_caller, &main).called(level)
+    })
+}
+
+/// Calls a servant of the main thread that calls an object which calls it back, so many levels deep.
+fn called_back(concurrency: Concurrency, hold_time: Duration, levels: i32) -> Result<(), Kind> {
+    let (orb, other) = (server(Options { concurrency, hold_time, ..listening() }), server(listening()));
+    let own = Arc::new(Mutex::new(Reference::default()));
+    let caller = caller_of(&other, &own);
+    let of_servant = orb.clone();
+    let reference = of_main_thread(
+        &orb,
+        servant(move |level| match level {
+            0 => Ok(()),
+            _ => client(&of_servant, &caller).called(level - 1),
+        }),
+    );
+    *own.lock().expect("nobody panics") = reference.clone();
+    let of_client = orb.clone();
+    let calls = thread::spawn(move || {
+        let called = client(&checks::client(), &reference).called(levels);
+        of_client.shutdown(false);
+        called.map_err(|exception| exception.kind)
+    });
+    orb.run();
+    calls.join().expect("no panic")
+}
+
+/// While the main thread waits for a reply, it serves requests: else its servants would wait for themselves.
+#[test]
+fn servants_of_the_main_thread_are_called_back() {
+    each_model(|concurrency| {
+        assert_eq!(called_back(concurrency, Duration::from_secs(60), 3), Ok(()));
+    });
+}
+
+/// It serves requests within requests only so deep: one that is deeper is refused when it has waited.
+#[test]
+fn requests_within_requests_of_the_main_thread_have_a_limit() {
+    each_model(|concurrency| {
+        assert_eq!(called_back(concurrency.clone(), Duration::from_secs(60), 4), Ok(()));
+        assert_eq!(called_back(concurrency, Duration::from_millis(300), 5), Err(Kind::Transient));
+    });
+}
+
+/// The same where the application itself calls, and the reply comes over a connection that others read.
+#[test]
+fn the_main_thread_is_called_back_while_it_calls() {
+    each_model(|concurrency| {
+        for both_ways in [false, true] {
+            let other = server(Options { accept_bidirectional: both_ways, ..listening() });
+            let orb = server(Options {
+                concurrency: concurrency.clone(),
+                offer_bidirectional: both_ways,
+                ..listening()
+            });
+            let served = Arc::new(Mutex::new(Vec::new()));
+            let by_servant = Arc::clone(&served);
+            let reference = of_main_thread(
+                &orb,
+                servant(move |number| {
+                    by_servant.lock().expect("nobody panics").push((number, thread::current().id()));
+                    Ok(())
+                }),
+            );
+            let caller = caller_of(&other, &Arc::new(Mutex::new(reference)));
+            orb.perform_work();
+            let called = client(&orb, &caller);
+            assert_eq!(called.called(1), Ok(()));
+            assert_eq!(called.called_async(2).wait(), Ok(()));
+            let soon = called.called_async(3).wait_for(Duration::from_secs(60));
+            assert_eq!(soon.expect("it is there"), Ok(()));
+            let here = thread::current().id();
+            assert_eq!(*served.lock().expect("nobody panics"), [(1, here), (2, here), (3, here)]);
+        }
+    });
+}
+
+/// Work of others does not keep a call from ending at its time.
+#[test]
+fn a_call_of_the_main_thread_ends_at_its_time() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("it has one").port();
+    let orb = server(listening());
+    orb.perform_work();
+    let reference = orb.reference(&format!("corbaloc::1.2@127.0.0.1:{port}/key")).expect("a reference");
+    let object = client(&orb, &reference).object().with_timeout(Some(Duration::from_millis(50)));
+    let called = CallbackClient::new(object.expect("the same object"));
+    let kind = |called: Result<(), punctual_orb::SystemException>| called.map_err(|failed| failed.kind);
+    assert_eq!(kind(called.called(1)), Err(Kind::Timeout));
+    assert_eq!(kind(called.called_async(1).wait()), Err(Kind::Timeout));
 }

@@ -15,13 +15,15 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use demo::demo::{EchoClient, EchoSkeleton};
 use echo::{Echo, ten};
 use punctual_giop::message::{Request, RequestId, Response, Target};
-use punctual_giop::{ByteOrder, Encode as _, Encoder, Reference, TaggedList, Version};
-use punctual_orb::{Concurrency, Endpoint, Options, Orb, Servant};
+use punctual_giop::{
+    ByteOrder, Decoder, Encode as _, Encoder, Reference, SystemException, TaggedList, Version,
+};
+use punctual_orb::{Concurrency, Endpoint, Operations, Options, Orb, Reply, Servant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 struct Counting;
@@ -136,14 +138,14 @@ fn an_orb_takes_two_mib_at_most() {
 }
 
 /// A request for `echo_octet`, on a connection of its own.
-fn request(reference: &Reference) -> TcpStream {
+fn request(reference: &Reference, operation: &str) -> TcpStream {
     let profile = reference.iiop_profiles().next().expect("one").expect("of IIOP");
     let mut to = Encoder::new(ByteOrder::NATIVE, Version::V1_2);
     let request = Request {
         id: RequestId(1),
         response: Response::Target,
         target: Target::Key(&profile.object_key),
-        operation: "echo_octet",
+        operation,
         contexts: TaggedList::default(),
     };
     let open = request.begin(&mut to).expect("it has bytes");
@@ -162,7 +164,7 @@ fn read_reply(mut stream: &TcpStream) {
 
 /// A connection on which one call was made, so that all its buffers are there.
 fn used_connection(reference: &Reference) -> TcpStream {
-    let stream = request(reference);
+    let stream = request(reference, "echo_octet");
     read_reply(&stream);
     stream
 }
@@ -250,7 +252,7 @@ fn be_clients(reference: &str, clients: usize) {
     let reference =
         Orb::new(Options::default()).and_then(|orb| orb.reference(reference).map_err(io::Error::other));
     let reference = reference.expect("a reference");
-    let all: Vec<TcpStream> = (0..clients).map(|_| request(&reference)).collect();
+    let all: Vec<TcpStream> = (0..clients).map(|_| request(&reference, "echo_octet")).collect();
     all.iter().for_each(read_reply);
     println!("served {clients}");
     // Until the server has measured.
@@ -351,5 +353,90 @@ fn half_messages_of_all_clients_take_bounded_memory() {
         // A thread that reads all connections does not wait until one is ended.
         let more = if is_threads { 2 << 20 } else { MAX };
         assert!(most <= (MAX + more) as i64, "{most} B");
+    }
+}
+
+static OCTETS: Operations = Operations::new(0, &[1], &["octets"]);
+
+/// Returns so many octets.
+struct Octets(usize);
+
+static OCTETS_CALLED: AtomicU64 = AtomicU64::new(0);
+
+/// Waits until no more memory is in use than this.
+fn wait_until_in_use(bytes_max: i64) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while IN_USE_BYTES.load(Ordering::Relaxed) > bytes_max {
+        let more = IN_USE_BYTES.load(Ordering::Relaxed) - bytes_max;
+        assert!(Instant::now() < end, "{more} B more than allowed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+impl Servant for Octets {
+    fn interfaces(&self) -> &'static [&'static str] {
+        &["IDL:Octets:1.0"]
+    }
+
+    fn operations(&self) -> &'static Operations {
+        &OCTETS
+    }
+
+    fn dispatch(&self, _: usize, _: &mut Decoder<'_>, reply: &mut Reply<'_>) -> Result<(), SystemException> {
+        OCTETS_CALLED.fetch_add(1, Ordering::SeqCst);
+        reply.result(|to| vec![7u8; self.0].encode(to))
+    }
+}
+
+/// Replies that clients do not read hold no more than the server is configured for, and others are served.
+#[test]
+fn replies_that_clients_do_not_read_take_bounded_memory() {
+    if !is_alone("replies_that_clients_do_not_read_take_bounded_memory") {
+        return;
+    }
+    const MAX: usize = 32 << 20;
+    let pool = Concurrency::Pool(punctual_orb::Pool::of(std::num::NonZeroUsize::MIN));
+    for concurrency in [Concurrency::ThreadPerConnection, Concurrency::Reactive, pool] {
+        let options = Options {
+            concurrency,
+            message_bytes_max: MAX / 4,
+            held_bytes_max: MAX,
+            ..Options::listening(Endpoint::tcp("127.0.0.1", 0))
+        };
+        let server = Orb::new(options).expect("it listens");
+        let long = server.root_poa().serve(Octets(MAX / 2)).expect("it is active");
+        let reference = server.root_poa().serve(EchoSkeleton::new(Echo::new(&server))).expect("it is active");
+        server.root_poa().manager().activate().expect("it is not inactive");
+        let client = Orb::new(Options::default()).expect("a client");
+        let echo: EchoClient = client.narrow(&reference).expect("it is an echo");
+        let before = IN_USE_BYTES.load(Ordering::Relaxed);
+        OCTETS_CALLED.store(0, Ordering::SeqCst);
+        let clients: Vec<_> = (0..12).map(|_| request(&long, "octets")).collect();
+        // All are served, or were ended for others before.
+        while OCTETS_CALLED.load(Ordering::SeqCst) < clients.len() as u64 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        wait_until_in_use(before + (MAX + (1 << 20)) as i64);
+        assert_eq!(echo.length_of(&vec![3u8; 4 << 20]), Ok(4 << 20));
+    }
+}
+
+/// A connection that is idle after a long reply does not keep its memory.
+#[test]
+fn a_long_reply_leaves_no_memory_behind() {
+    if !is_alone("a_long_reply_leaves_no_memory_behind") {
+        return;
+    }
+    let pool = Concurrency::Pool(punctual_orb::Pool::of(std::num::NonZeroUsize::MIN));
+    for concurrency in [Concurrency::ThreadPerConnection, Concurrency::Reactive, pool] {
+        let (orb, _) = server(concurrency);
+        let long = orb.root_poa().serve(Octets(8 << 20)).expect("it is active");
+        let before = IN_USE_BYTES.load(Ordering::Relaxed);
+        let mut client = request(&long, "octets");
+        let mut head = [0; 12];
+        client.read_exact(&mut head).expect("a header");
+        let size = u32::from_ne_bytes([head[8], head[9], head[10], head[11]]);
+        io::copy(&mut (&client).take(size.into()), &mut io::sink()).expect("the rest");
+        wait_until_in_use(before + (200 << 10));
     }
 }

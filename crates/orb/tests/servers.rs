@@ -377,3 +377,28 @@ fn long_requests_are_sent_in_fragments() {
         });
     }
 }
+
+/// Asynchronous calls share a connection. One that waits for ever until its server reads holds up no other.
+#[test]
+fn calls_end_at_their_time_behind_one_that_has_none() {
+    let script = Script::new(Options::default());
+    let timeout = |time| script.object.with_timeout(Some(time)).expect("the same object");
+    let before = call_later(&timeout(Duration::from_secs(2)));
+    let (server, _) = script.listener.accept().expect("the ORB connects");
+    let stuck = script.object.clone();
+    let endless = std::thread::spawn(move || {
+        let long = vec![0u8; 64 << 20];
+        let read = |outcome: punctual_orb::Outcome<'_>| punctual_orb::result::<u8>(&mut outcome.result()?);
+        stuck.call_async("long", |to| long.encode(to), read).wait()
+    });
+    // Its begin is there, and nobody reads the rest.
+    while server.peek(&mut [0; 4_096]).expect("an open connection") < 4_096 {
+        std::thread::yield_now();
+    }
+    let behind = call_later(&timeout(Duration::from_millis(50)));
+    assert_eq!(behind.wait().map_err(|failed| failed.kind), Err(Kind::Timeout));
+    assert_eq!(before.wait().map_err(|failed| failed.kind), Err(Kind::Timeout));
+    assert!(!endless.is_finished());
+    drop(server);
+    endless.join().expect("no panic").expect_err("the server is gone");
+}

@@ -2,11 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use punctual_giop::exception::minor;
-use punctual_giop::message::{Message, Request, Target};
-use punctual_giop::reassembly::Whole;
+use punctual_giop::message::Request;
 use punctual_giop::{
     Completion, Decode, Decoder, Encode, Reference, SystemException, SystemExceptionKind as Kind, TaggedList,
 };
@@ -14,7 +12,7 @@ use punctual_giop::{
 use super::Poa;
 use super::key::{Key, NOWHERE, ObjectId};
 use super::manager::State;
-use super::policy::{Bidirectional, RequestProcessing, ServantRetention, ThreadModel};
+use super::policy::{RequestProcessing, ServantRetention, ThreadModel};
 use super::refusal::{Refusal, Served, ending};
 use super::registry::{Active, Adapter, Chosen, Entry, Registry};
 use super::serving::{Diversion, Serving};
@@ -36,17 +34,6 @@ pub(crate) struct Incoming<'c, 'm> {
 
 fn incoming<'c, 'm>(key: &'c [u8], request: &'c Request<'m>, arguments: Decoder<'m>) -> Incoming<'c, 'm> {
     Incoming { key, operation: request.operation, contexts: &request.contexts, arguments }
-}
-
-/// Where an object is.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Located {
-    /// Here. Its servant may yet be made, or send the caller elsewhere.
-    Here,
-    /// Nowhere.
-    Unknown,
-    /// There.
-    Forward(Reference),
 }
 
 impl Registry {
@@ -92,6 +79,10 @@ impl Registry {
 
     fn serve(self: &Arc<Self>, call: &mut Incoming<'_, '_>, reply: &mut Reply<'_>) -> Result<(), Refusal> {
         let key = Key::parse(call.key).ok_or_else(not_active)?;
+        if let Some(active) = self.admitted(&key) {
+            active.adapter.upcall(&*active.servant, call, reply);
+            return Ok(());
+        }
         let adapter = (key.process == self.process).then(|| self.adapter_at(key.adapter)).flatten();
         let Some(adapter) = adapter else {
             let poa = self.find(&key)?;
@@ -110,18 +101,24 @@ impl Registry {
     fn active(&self, key: &Key<'_>) -> Option<Entry<'_, Active>> {
         let is_somewhere = key.object != NOWHERE;
         let active = is_somewhere.then(|| self.object_at(key.object)).flatten()?;
-        (active.adapter == key.adapter).then_some(active)
+        (active.adapter.place == key.adapter).then_some(active)
+    }
+
+    /// The same, if its adapter serves requests now: what most requests need. The object leads to its adapter. While
+    /// requests wait, nobody may have the object: it may end meanwhile.
+    fn admitted(&self, key: &Key<'_>) -> Option<Entry<'_, Active>> {
+        let active = (key.process == self.process).then(|| self.active(key)).flatten()?;
+        count(Counted::Adapter);
+        (active.adapter.manager.state() == State::Active).then_some(active)
     }
 
     /// The number of an operation of the object with this key, by the look-ups of a request.
     pub fn find_operation(&self, key: &[u8], operation: &str) -> Option<usize> {
-        let key = Key::parse(key).filter(|key| key.process == self.process)?;
-        self.adapter_at(key.adapter)?.manager.admit().ok()?;
-        self.active(&key)?.servant.operations().find(operation)
+        self.admitted(&Key::parse(key)?)?.servant.operations().find(operation)
     }
 
     /// The adapter of a key that another process made, or an adapter of this name that was destroyed.
-    fn find(self: &Arc<Self>, key: &Key<'_>) -> Result<Poa, Refusal> {
+    pub(super) fn find(self: &Arc<Self>, key: &Key<'_>) -> Result<Poa, Refusal> {
         let mut poa = self.root();
         for name in key.names().ok_or_else(no_adapter)? {
             poa = match (poa.child(name), poa.activator()) {
@@ -136,98 +133,9 @@ impl Registry {
         }
         Ok(poa)
     }
-
-    /// Where an object is.
-    pub fn locate(self: &Arc<Self>, key: &[u8]) -> Located {
-        let Some(key) = Key::parse(key) else {
-            return match self.of_key(key) {
-                // It never stands for a key that is none.
-                Some(Chosen::Own(own)) if Key::is(&own) => self.locate(&own),
-                Some(Chosen::Elsewhere(to)) => Located::Forward(to),
-                Some(Chosen::Own(_)) | None => Located::Unknown,
-            };
-        };
-        let here = (key.process == self.process).then(|| self.adapter_at(key.adapter)).flatten();
-        let poa = match here {
-            Some(adapter) => Ok(Poa::of(self, &adapter)),
-            None => self.find(&key),
-        };
-        match poa {
-            Ok(poa) if poa.may_serve(&key.id()) => Located::Here,
-            // Its request waits.
-            Err(Refusal::Held(_)) => Located::Here,
-            Ok(_) | Err(Refusal::Diverted(_)) => Located::Unknown,
-        }
-    }
-
-    /// Whether a request is for an adapter whose servants run in the main thread, and this is another one. A request that
-    /// the adapter's manager does not let pass yet is not handed over.
-    pub fn wants_main_thread(self: &Arc<Self>, whole: Whole<'_>) -> bool {
-        if !self.uses_main.load(Ordering::Relaxed) {
-            return false;
-        }
-        let Ok(Message::Request(request, _)) = Message::read_whole(whole) else { return false };
-        self.wants_main_thread_of(&request.target)
-    }
-
-    /// The same for a target.
-    pub fn wants_main_thread_of(self: &Arc<Self>, target: &Target<'_>) -> bool {
-        self.uses_main.load(Ordering::Relaxed)
-            && !self.main.is_here()
-            && target.object_key().is_ok_and(|key| self.is_of_main_thread(key))
-    }
-
-    fn is_of_main_thread(self: &Arc<Self>, key: &[u8]) -> bool {
-        let Some(key) = Key::parse(key) else {
-            return match self.of_key(key) {
-                Some(Chosen::Own(own)) if Key::is(&own) => self.is_of_main_thread(&own),
-                _ => false,
-            };
-        };
-        let here = (key.process == self.process).then(|| self.adapters.get(key.adapter)).flatten();
-        let adapter = match here {
-            Some(adapter) => Ok(Arc::clone(&adapter)),
-            None => self.find(&key).map(|poa| Arc::clone(poa.adapter())),
-        };
-        let is_it = |adapter: Arc<Adapter>| {
-            adapter.policies.thread_model == ThreadModel::MainThread
-                && adapter.manager.state() == State::Active
-        };
-        adapter.is_ok_and(is_it)
-    }
-
-    /// Whether requests for the object with this key may use connections on which both ends call. Keys that name no
-    /// adapter of this process lead to one elsewhere: they may.
-    pub fn is_bidirectional(&self, key: &[u8]) -> bool {
-        let Some(key) = Key::parse(key) else {
-            return match self.of_key(key) {
-                Some(Chosen::Own(own)) if Key::is(&own) => self.is_bidirectional(&own),
-                _ => true,
-            };
-        };
-        let here = (key.process == self.process).then(|| self.adapters.get(key.adapter)).flatten();
-        let adapter = match (here, key.names()) {
-            (Some(adapter), _) => Some(Arc::clone(&adapter)),
-            (None, Some(mut names)) => {
-                let root = self.root();
-                names.try_fold(root, |poa, name| poa.child(name)).map(|poa| Arc::clone(poa.adapter()))
-            }
-            (None, None) => None,
-        };
-        adapter.is_none_or(|adapter| adapter.policies.bidirectional == Bidirectional::Both)
-    }
-
-    /// Whether a reference with this key is one of this process.
-    pub fn is_own(&self, key: &[u8]) -> bool {
-        Key::parse(key).is_some_and(|key| key.process == self.process)
-    }
 }
 
 impl Poa {
-    fn may_serve(&self, id: &ObjectId) -> bool {
-        self.adapter().objects().place(id).is_some() || !matches!(self.adapter().serving(), Serving::Nobody)
-    }
-
     /// Serves a request for an object whose place is not known, or which is not active.
     fn serve_by_id(
         &self,

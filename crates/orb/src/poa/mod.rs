@@ -11,6 +11,7 @@
 //! | `refusal` | why a request is not served now |
 //! | `serving` | default servants, servant managers, adapter activators |
 //! | `dispatch` | from a request to its servant |
+//! | `questions` | what a key says without a call |
 
 mod dispatch;
 mod error;
@@ -19,6 +20,7 @@ mod manager;
 mod objects;
 mod one_at_a_time;
 mod policy;
+mod questions;
 mod refusal;
 mod registry;
 mod serving;
@@ -31,10 +33,9 @@ use manager::Managed as _;
 use serving::Serving;
 
 use crate::counted::{Counted, count};
-use crate::reply::Servant;
 
-pub(crate) use dispatch::Located;
 pub(crate) use key::id_of_key;
+pub(crate) use questions::Located;
 pub(crate) use refusal::Served;
 
 pub use error::PoaError;
@@ -212,44 +213,5 @@ impl Poa {
         if wait {
             self.adapter.wait_until_idle();
         }
-    }
-
-    fn set_serving(
-        &self,
-        needed: RequestProcessing,
-        retains: bool,
-        serving: Serving,
-    ) -> Result<(), PoaError> {
-        let policies = &self.adapter.policies;
-        let is_default = needed == RequestProcessing::DefaultServant;
-        if policies.request_processing != needed || !is_default && self.retains() != retains {
-            return Err(PoaError::WrongPolicy);
-        }
-        *self.adapter.serving.write().unwrap_or_else(PoisonError::into_inner) = serving;
-        Ok(())
-    }
-
-    /// The servant of all objects that are not active.
-    ///
-    /// # Errors
-    /// [`PoaError::WrongPolicy`].
-    pub fn set_default_servant(&self, servant: Arc<dyn Servant>) -> Result<(), PoaError> {
-        self.set_serving(RequestProcessing::DefaultServant, true, Serving::Default(servant))
-    }
-
-    /// Who makes servants of objects that are not active.
-    ///
-    /// # Errors
-    /// [`PoaError::WrongPolicy`].
-    pub fn set_servant_activator(&self, activator: Arc<dyn ServantActivator>) -> Result<(), PoaError> {
-        self.set_serving(RequestProcessing::ServantManager, true, Serving::Activator(activator))
-    }
-
-    /// Who names a servant for each request.
-    ///
-    /// # Errors
-    /// [`PoaError::WrongPolicy`].
-    pub fn set_servant_locator(&self, locator: Arc<dyn ServantLocator>) -> Result<(), PoaError> {
-        self.set_serving(RequestProcessing::ServantManager, false, Serving::Locator(locator))
     }
 }

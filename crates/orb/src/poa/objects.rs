@@ -68,7 +68,7 @@ impl Poa {
             *objects.uses.entry(address(&servant)).or_default() += 1;
         }
         let activator = activator.map(|activator| Box::new((Arc::clone(activator), self.clone())));
-        objects.insert(Active { adapter: self.adapter.place, id, servant, activator }, is_unique);
+        objects.insert(Active { adapter: Arc::clone(&self.adapter), id, servant, activator }, is_unique);
         Ok(())
     }
 

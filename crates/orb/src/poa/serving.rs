@@ -1,12 +1,14 @@
 //! What applications give an adapter for objects that are not active, and for adapters that do not exist.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use punctual_giop::{Reference, SystemException};
 
 use super::Poa;
+use super::error::PoaError;
 use super::key::ObjectId;
+use super::policy::RequestProcessing;
 use crate::reply::Servant;
 
 /// Why a request is not served here.
@@ -82,4 +84,45 @@ pub(super) enum Serving {
     Default(Arc<dyn Servant>),
     Activator(Arc<dyn ServantActivator>),
     Locator(Arc<dyn ServantLocator>),
+}
+
+impl Poa {
+    fn set_serving(
+        &self,
+        needed: RequestProcessing,
+        retains: bool,
+        serving: Serving,
+    ) -> Result<(), PoaError> {
+        let policies = &self.adapter.policies;
+        let is_default = needed == RequestProcessing::DefaultServant;
+        if policies.request_processing != needed || !is_default && self.retains() != retains {
+            return Err(PoaError::WrongPolicy);
+        }
+        *self.adapter.serving.write().unwrap_or_else(PoisonError::into_inner) = serving;
+        Ok(())
+    }
+
+    /// The servant of all objects that are not active.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`].
+    pub fn set_default_servant(&self, servant: Arc<dyn Servant>) -> Result<(), PoaError> {
+        self.set_serving(RequestProcessing::DefaultServant, true, Serving::Default(servant))
+    }
+
+    /// Who makes servants of objects that are not active.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`].
+    pub fn set_servant_activator(&self, activator: Arc<dyn ServantActivator>) -> Result<(), PoaError> {
+        self.set_serving(RequestProcessing::ServantManager, true, Serving::Activator(activator))
+    }
+
+    /// Who names a servant for each request.
+    ///
+    /// # Errors
+    /// [`PoaError::WrongPolicy`].
+    pub fn set_servant_locator(&self, locator: Arc<dyn ServantLocator>) -> Result<(), PoaError> {
+        self.set_serving(RequestProcessing::ServantManager, false, Serving::Locator(locator))
+    }
 }

@@ -7,13 +7,12 @@ use punctual_giop::characters::CharacterSet;
 use punctual_giop::codeset::Chosen;
 use punctual_giop::connection::RequestIds;
 use punctual_giop::context::{CODE_SETS, ListenPoints};
-use punctual_giop::message::Message;
 
 use crate::core::Core;
 use crate::duplex::offered;
 use crate::framing::Framing;
 use crate::inbox::Inbox;
-use crate::served::{Caller, Served, calls_both_ways};
+use crate::served::{Served, calls_both_ways};
 use crate::shared::{Opening, Shared};
 use crate::transport::Stream;
 
@@ -38,11 +37,10 @@ impl Offer {
 pub(super) fn adopt(
     core: &Arc<Core>,
     stream: &Arc<Stream>,
-    inbox: Inbox,
+    mut inbox: Inbox,
     offer: Offer,
     characters: CharacterSet,
 ) {
-    let whole = inbox.message();
     let Some((points, chosen)) = offer.0.map(|offered| *offered) else { return };
     let host: Weak<Core> = Arc::downgrade(core);
     // The client understands what it has chosen.
@@ -53,12 +51,10 @@ pub(super) fn adopt(
         first: first.into_iter().collect(),
         characters: chosen.unwrap_or(Chosen::DEFAULT).characters,
         framing: Framing::of(&core.options),
-        served: Some(Served::new(host, characters, Caller::Connecting)),
+        served: Some(Served::of_accepting_end(host, characters, &core.budget, stream)),
     };
     let Ok(shared) = Shared::new(Arc::clone(stream), opening) else { return };
     core.duplexes.add(points, &shared);
-    if let Ok(message) = Message::read_whole(whole) {
-        shared.dispatch(whole, &message);
-    }
+    shared.dispatch(inbox.take_message());
     shared.run(inbox);
 }

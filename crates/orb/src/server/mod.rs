@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `listener` | sockets at which clients connect |
 //! | `addresses` | the addresses of references |
-//! | `threads` | a thread for each connection |
+//! | `threads`, `replies` | a thread for each connection |
 //! | `reactor`, `connection`, `bell` | one thread that reads all connections |
 //! | `pool` | threads that call servants for it |
 //! | `adopted` | connections on which both ends call, from the offer on |
@@ -18,6 +18,7 @@ mod held;
 mod listener;
 mod pool;
 mod reactor;
+mod replies;
 mod threads;
 
 use std::io;

@@ -76,7 +76,7 @@ pub(super) fn hand_over(core: &Core, bell: &Arc<Bell>, job: Job) {
     let Job { connection, message, characters, .. } = job;
     let of_answers = Arc::clone(bell);
     let answers = Box::new(move |bytes: &[u8]| connection.reply(bytes, &of_answers));
-    main_thread_request::hand_over(&core.registry, message, characters, answers);
+    main_thread_request::hand_over(&core.registry, message.into(), characters, answers);
     bell.ring();
 }
 

@@ -4,19 +4,21 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use punctual_giop::{Encoder, message};
 
 use super::STACK_BYTES;
 use super::adopted::{Offer, adopt};
 use super::listener::Listener;
-use crate::answer::{Answer, answer, kind, new_outbox, refuse_bytes};
+use super::replies::Replies;
+use crate::answer::{Answer, answer, kind, new_outbox, refuse_bytes, renew};
 use crate::budget::Account;
 use crate::core::Core;
 use crate::counted::Mutex;
 use crate::framing::Framing;
 use crate::inbox::Inbox;
-use crate::limits::{ACCEPT_PAUSE, GOODBYE};
+use crate::limits::{ACCEPT_PAUSE, GOODBYE, LARGE_BUFFER_BYTES, LARGE_BUFFER_TIME};
 use crate::main_thread_request::hand_over_and_wait;
 use crate::serving_permit::ServingPermit;
 use crate::tick::tick;
@@ -133,12 +135,26 @@ fn start(core: &Arc<Core>, stream: Stream, table: &Arc<Table>) {
     }
 }
 
+/// Gives the memory of a long reply back if its client says nothing for a while.
+fn rest(inbox: &Inbox, stream: &Stream, outbox: &mut Encoder) {
+    if outbox.capacity() <= LARGE_BUFFER_BYTES || inbox.has_more() {
+        return;
+    }
+    // Failures are found when the stream is read.
+    let waited = stream.wait_until_readable(Some(Instant::now() + LARGE_BUFFER_TIME));
+    if waited.is_err() {
+        renew(outbox);
+    }
+}
+
 /// Serves the requests of a connection until it ends.
 fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
     let framing = Framing::of(&core.options);
     let mut inbox = Inbox::of_client(framing, Account::new(&core.budget, stream));
+    let mut replies = Replies::new(framing, &core.budget, stream);
     let (mut outbox, mut offer) = (new_outbox(), Offer::default());
     loop {
+        rest(&inbox, stream, &mut outbox);
         match inbox.next(stream, None) {
             // Requests that were not begun are not begun any more: the client learns that.
             Ok(_) if core.is_shut_down() => return say_goodbye(stream, &mut outbox),
@@ -149,7 +165,7 @@ fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
                 if error.kind() == io::ErrorKind::InvalidData {
                     refuse_bytes(&mut outbox);
                     // The connection ends all the same.
-                    let _ = stream.write(outbox.as_bytes(), &[]);
+                    let _ = replies.send(outbox.as_bytes());
                 }
                 return;
             }
@@ -159,7 +175,7 @@ fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
         }
         let begun = tick();
         let mut send = |bytes: &[u8]| {
-            if framing.send(stream, bytes).is_err() {
+            if replies.send(bytes).is_err() {
                 stream.shutdown();
             }
         };
@@ -167,7 +183,7 @@ fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
             let mut characters = outbox.characters();
             kind(inbox.message(), &mut characters);
             outbox.set_characters(characters);
-            hand_over_and_wait(&core.registry, inbox.take_message(), characters, &mut send);
+            hand_over_and_wait(&core.registry, inbox.take_message().into(), characters, &mut send);
             continue;
         }
         let answered = answer(&core.registry, inbox.message(), &mut outbox, &mut send);
@@ -178,7 +194,7 @@ fn serve(core: &Arc<Core>, stream: &Arc<Stream>) {
                 outbox.clear();
             }
         }
-        if !outbox.as_bytes().is_empty() && framing.send(stream, outbox.as_bytes()).is_err() {
+        if !outbox.as_bytes().is_empty() && replies.send(outbox.as_bytes()).is_err() {
             return;
         }
         if !matches!(answered, Answer::Done(_)) {

@@ -1,5 +1,10 @@
 //! What a server of `demo.idl` must do, whoever made it.
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
 use punctual_giop::{Any, Completion, Reference, SystemExceptionKind as Kind, WString};
 use punctual_orb::{Orb, Stub as _};
 
@@ -71,6 +76,28 @@ pub fn calls_later(echo: &EchoClient) {
         }
     };
     assert_eq!(back.as_deref(), Ok("polled"));
+    let both = async { (echo.echo_octet_async(1).await, echo.echo_octet_async(2).await) };
+    assert_eq!(block_on(both), (Ok(1), Ok(2)));
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// An executor of one future: its thread sleeps until it is woken.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(outcome) => return outcome,
+            Poll::Pending => thread::park(),
+        }
+    }
 }
 
 /// An ORB that only calls.

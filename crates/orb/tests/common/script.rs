@@ -54,6 +54,16 @@ impl End {
         Some(message)
     }
 
+    /// The next message, if all of it comes before the end of the stream.
+    pub fn read_or_end(&mut self) -> Option<Vec<u8>> {
+        let mut message = vec![0; Header::BYTES];
+        self.0.read_exact(&mut message).ok()?;
+        let size = header(&message).size as usize;
+        message.resize(Header::BYTES + size, 0);
+        self.0.read_exact(&mut message[Header::BYTES..]).ok()?;
+        Some(message)
+    }
+
     /// The next message, which is of this type.
     pub fn expect(&mut self, kind: MessageType) -> Vec<u8> {
         let message = self.read().expect("a message");

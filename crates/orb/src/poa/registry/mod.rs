@@ -30,8 +30,8 @@ use crate::reply::Servant;
 
 /// An object that has a servant.
 pub(in crate::poa) struct Active {
-    /// The place of its adapter.
-    pub adapter: usize,
+    /// Its adapter, so that a request finds both with one look-up. The adapter's end removes its objects.
+    pub adapter: Arc<Adapter>,
     pub id: ObjectId,
     pub servant: Arc<dyn Servant>,
     /// Who is told when its last request has ended.

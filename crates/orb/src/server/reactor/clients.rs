@@ -54,7 +54,7 @@ impl Reactor {
     fn begin(&self, stream: Stream) {
         let number = self.last.get() + 1;
         self.last.set(number);
-        let connection = Arc::new(Connection::new(number, stream, self.framing));
+        let connection = Arc::new(Connection::new(number, stream, self.framing, &self.core.budget));
         let adopted = self.adopted.borrow().iter().filter(|one| one.strong_count() > 0).count();
         let open = self.entries.borrow().len() + self.served.borrow().len() + adopted;
         if open >= self.core.options.connections_max {

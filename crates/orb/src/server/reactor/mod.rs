@@ -39,7 +39,7 @@ use super::held::Held;
 use super::listener::Listener;
 use super::pool::Pool;
 use crate::core::Core;
-use crate::duty::{never_wait_for_adapters, set_meanwhile};
+use crate::duty::{add_meanwhile, forget_meanwhile, never_wait_for_adapters};
 use crate::framing::Framing;
 use crate::inbox::Inbox;
 use crate::limits::{EVENTS_PER_TURN, GOODBYE};
@@ -60,7 +60,7 @@ struct Entry {
     offer: Offer,
     /// Why the message in the inbox waits.
     held: Option<Held>,
-    /// By when more of a message must be there.
+    /// By when more of a message must be there, or more of a reply taken.
     owed: Deadline,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Reactor {
     served: RefCell<Vec<Arc<Connection>>>,
     /// Those whose request waits for its adapter.
     held: RefCell<Vec<u64>>,
-    /// Those that have sent a part of a message.
+    /// Those that have sent a part of a message, or taken a part of a reply.
     owing: RefCell<HashSet<u64>>,
     /// When the first of them may owe it for too long.
     owed_first: Cell<Deadline>,
@@ -138,12 +138,12 @@ pub(super) fn run(
     });
     if reactor.pool.is_none() {
         let work: Rc<Reactor> = Rc::clone(&reactor);
-        set_meanwhile(Some(work));
+        add_meanwhile(work);
     }
     while !reactor.bell.is_stopped() {
         reactor.turn(None);
     }
-    set_meanwhile(None);
+    forget_meanwhile();
     reactor.end();
     // Threads in servants that never return are not waited for.
     drop(threads);
@@ -156,7 +156,7 @@ fn timespec(duration: Duration) -> Option<Timespec> {
 impl Reactor {
     /// Waits for events, at most so long, and does what they ask for.
     fn turn(&self, timeout: Option<Duration>) {
-        let until = timeout.or_else(|| self.next_event(Instant::now()));
+        let until = timeout.or_else(|| self.next_look(Instant::now()));
         let mut events = Vec::with_capacity(EVENTS_PER_TURN);
         // Interrupted, or nothing happened: it looks again.
         let buffer = rustix::buffer::spare_capacity(&mut events);
@@ -176,11 +176,12 @@ impl Reactor {
             next.into_iter().for_each(|number| self.serve(number));
         }
         self.bell.take_unsent().into_iter().for_each(|number| self.serve(number));
+        self.free_ended();
         self.look_at_waiting();
     }
 
     /// In how long it must look without an event.
-    fn next_event(&self, now: Instant) -> Option<Duration> {
+    fn next_look(&self, now: Instant) -> Option<Duration> {
         if !self.unfinished.borrow().is_empty() {
             return Some(Duration::ZERO);
         }
@@ -197,9 +198,15 @@ impl Reactor {
         self.outbox.take().unwrap_or_else(|| Encoder::new(ByteOrder::NATIVE, Version::V1_2))
     }
 
-    fn put_back(&self, entry: Entry) {
+    fn put_back(&self, mut entry: Entry) {
+        let has_unsent = entry.connection.has_unsent();
+        if has_unsent {
+            // Its requests are not read meanwhile.
+            entry.owed = entry.connection.owed();
+            self.owes(&entry);
+        }
         let awaited = match () {
-            () if entry.connection.has_unsent() => EventFlags::OUT,
+            () if has_unsent => EventFlags::OUT,
             () if entry.held.is_some() => EventFlags::empty(),
             () => EventFlags::IN,
         };

@@ -1,32 +1,34 @@
 //! Requests within requests: while a servant waits for a reply, its thread serves others.
 
-use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
-use rustix::event::{PollFd, PollFlags, poll};
 
-use super::{Reactor, timespec};
+use super::Reactor;
 use crate::duty::Meanwhile;
-use crate::transport::{Deadline, Stream, left};
 
+/// This is the thread of a reactor that calls servants.
 impl Meanwhile for Reactor {
-    /// Serves requests: this is the thread of a reactor that calls servants.
-    fn work_until_readable(&self, stream: &Stream, deadline: Deadline) -> io::Result<()> {
+    /// Requests that are too deep are refused.
+    fn may_work(&self) -> bool {
+        true
+    }
+
+    fn begin(&self) {
         self.leave_served_alone();
-        loop {
-            let now = Instant::now();
-            let until = [left(deadline)?, self.next_event(now)].into_iter().flatten().min();
-            let mut fds = [PollFd::new(stream, PollFlags::IN), PollFd::new(&self.epoll, PollFlags::IN)];
-            match poll(&mut fds, until.and_then(timespec).as_ref()) {
-                Err(rustix::io::Errno::INTR) => continue,
-                polled => polled?,
-            };
-            if !fds[0].revents().is_empty() {
-                return Ok(());
-            }
-            self.turn(Some(Duration::ZERO));
-        }
+    }
+
+    fn when_readable(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    fn next_event(&self, now: Instant) -> Option<Duration> {
+        self.next_look(now)
+    }
+
+    fn work(&self) {
+        self.turn(Some(Duration::ZERO));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use punctual_giop::reassembly::Whole;
 use punctual_giop::{Encoder, SystemException};
@@ -13,6 +14,11 @@ use crate::answer::{Answer, Kind, answer, give_back_memory, kind, refuse_bytes, 
 use crate::exception::no_thread;
 use crate::limits::{MESSAGES_PER_TURN, NESTED_MAX};
 use crate::tick::tick;
+use crate::transport::Deadline;
+
+fn is_over(deadline: Deadline) -> bool {
+    deadline.is_some_and(|deadline| deadline <= Instant::now())
+}
 
 impl Reactor {
     /// Something happened on a connection.
@@ -23,11 +29,23 @@ impl Reactor {
             Next::Adopt => self.adopt(entry),
             Next::End => self.forget(&entry.connection),
         }
+        self.free_ended();
+    }
+
+    /// Frees the memory of connections that were ended because others needed it.
+    pub(super) fn free_ended(&self) {
+        if !self.core.budget.take_has_ended() {
+            return;
+        }
+        let is_ended = |_: &u64, entry: &mut Entry| entry.inbox.is_ended() || entry.connection.is_ended();
+        let ended: Vec<(u64, Entry)> = self.entries.borrow_mut().extract_if(is_ended).collect();
+        ended.iter().for_each(|(_, entry)| self.forget(&entry.connection));
     }
 
     fn serve_entry(&self, entry: &mut Entry) -> Next {
         match entry.connection.flush() {
             Ok(true) => {}
+            Ok(false) if is_over(entry.connection.owed()) => return Next::End,
             Ok(false) => return Next::Keep,
             Err(_) => return Next::End,
         }

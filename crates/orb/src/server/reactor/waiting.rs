@@ -8,7 +8,7 @@ use crate::answer::{give_back_memory, refuse_request};
 use crate::exception::{held_too_long, no_thread};
 
 impl Reactor {
-    /// A part of a message may be there: the rest has a deadline.
+    /// A part of a message may be there, or of a reply taken: the rest has a deadline.
     pub(super) fn owes(&self, entry: &Entry) {
         let Some(owed) = entry.owed else { return };
         self.owing.borrow_mut().insert(entry.connection.number);
@@ -16,7 +16,7 @@ impl Reactor {
         self.owed_first.set(Some(first));
     }
 
-    /// Ends connections that have owed the rest of a message for too long.
+    /// Ends connections that have owed the rest of a message for too long, or have not taken a reply.
     fn look_at_owing(&self, now: Instant) {
         if self.owed_first.get().is_none_or(|first| first > now) {
             return;

@@ -6,25 +6,28 @@
 //! Locks are held for short times only, and never while an outcome is given to its caller. A request that has
 //! reached its deadline gets its outcome from the reader, which wakes for it.
 
+mod awaits;
+
 use std::collections::HashMap;
 use std::io;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use punctual_giop::characters::CharacterSet;
 use punctual_giop::connection::{Action, Event, RequestIds, Role};
-use punctual_giop::message::{self, Addressing, Message, RequestId};
-use punctual_giop::reassembly::{Joined, Whole};
+use punctual_giop::message::{self, Message, RequestId};
+use punctual_giop::reassembly::Whole;
 use punctual_giop::{
-    ByteOrder, Completion, Encoder, Reference, SystemException, SystemExceptionKind as Kind, Tagged, Version,
+    ByteOrder, Completion, Encoder, SystemException, SystemExceptionKind as Kind, Tagged, Version,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::budget::HeldMessage;
 use crate::call::{Call, Failure, Step, reply_step};
-use crate::contexts::Contexts;
 use crate::counted::Mutex;
+use crate::duty::{wakeup_for_work, work_until_readable};
 use crate::exception::communication;
 use crate::framing::Framing;
 use crate::inbox::Inbox;
@@ -32,40 +35,11 @@ use crate::outcome::Outcome;
 use crate::served::Served;
 use crate::session::{Session, unanswered};
 use crate::transport::{Deadline, Stream};
+use crate::turns::Turns;
 use crate::wakeup::Wakeup;
 
-/// What is done with the outcome of a call.
-pub(crate) type Done = Box<dyn FnOnce(Outcome<'_>) + Send>;
-
-/// Why a request is to be sent again.
-#[derive(Debug)]
-pub(crate) enum Redirect {
-    /// The object is elsewhere.
-    Forward(Reference),
-    /// The server wants the object named so.
-    Address(Addressing),
-    /// The server has closed the connection, and did not begin it.
-    Reconnect,
-}
-
-/// Sends the request again.
-pub(crate) type Again = Box<dyn FnOnce(Redirect, Done) + Send>;
-
-/// Who awaits a reply.
-pub(crate) enum Awaits {
-    /// A call that goes on when the reply is there.
-    Later(Done, Again),
-    /// A thread that waits for the whole message, or for why there is none.
-    Thread(SyncSender<Result<Joined, Failure>>),
-}
-
-/// A request whose reply is awaited.
-pub(crate) struct Sent {
-    pub awaits: Awaits,
-    pub deadline: Deadline,
-    /// Takes the contexts of the reply, where no thread waits for it.
-    pub received: Option<Contexts>,
-}
+use awaits::Waiter;
+pub(crate) use awaits::{Again, Awaits, Done, Redirect, Sent};
 
 #[derive(Default)]
 struct Waiting {
@@ -76,6 +50,7 @@ struct Waiting {
 /// What the first request of a connection tells the other end.
 pub(crate) type First = Vec<(u32, Vec<u8>)>;
 
+/// Where messages are written, one at a time.
 struct Outbox {
     encoder: Encoder,
     ids: RequestIds,
@@ -99,7 +74,7 @@ pub(crate) struct Opening {
 /// A connection of many callers.
 pub(crate) struct Shared {
     stream: Arc<Stream>,
-    outbox: Mutex<Outbox>,
+    outbox: Turns<Box<Outbox>>,
     waiting: Mutex<Waiting>,
     characters: CharacterSet,
     framing: Framing,
@@ -117,7 +92,7 @@ impl Shared {
         encoder.set_characters(characters);
         Ok(Arc::new(Self {
             stream,
-            outbox: Mutex::new(Outbox { encoder, ids, first, write_timeout: None }),
+            outbox: Turns::new(Box::new(Outbox { encoder, ids, first, write_timeout: None })),
             waiting: Mutex::default(),
             characters,
             framing,
@@ -144,10 +119,6 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn outbox(&self) -> MutexGuard<'_, Outbox> {
-        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sends a request, whose reply is awaited or not. Without success the caller gets back what it gave.
     pub fn send(
         &self,
@@ -156,9 +127,12 @@ impl Shared {
         sent: Option<Sent>,
     ) -> Result<RequestId, (SystemException, Option<Sent>)> {
         let has_deadline = sent.as_ref().is_some_and(|sent| sent.deadline.is_some());
-        let mut outbox = self.outbox();
+        let mut outbox = match self.outbox.take(deadline) {
+            Ok(outbox) => outbox,
+            Err(error) => return Err((communication(&error, false), sent)),
+        };
         let id = self.next_id(&mut outbox);
-        let Outbox { encoder, first, write_timeout, .. } = &mut *outbox;
+        let Outbox { encoder, first, write_timeout, .. } = &mut **outbox;
         encoder.clear();
         let contexts: Vec<Tagged<'_>> = first.iter().map(|(id, data)| Tagged { id: *id, data }).collect();
         if let Err(exception) = call.encode(id, &contexts, encoder) {
@@ -173,6 +147,7 @@ impl Shared {
                 waiting.sent.insert(id, sent);
             }
         }
+        let deadline = self.limited(encoder.as_bytes().len(), deadline);
         let written = self.framing.send_until(&self.stream, encoder.as_bytes(), deadline, write_timeout);
         if let Err(error) = written {
             // Before the reader finds the connection closed: it knows another reason.
@@ -215,8 +190,14 @@ impl Shared {
             return self.send(call, deadline, None).map(|_| Step::Done).map_err(unsent);
         }
         let (sender, reply) = sync_channel(1);
-        let sent = Sent { awaits: Awaits::Thread(sender), deadline, received: None };
+        let wakeup = wakeup_for_work();
+        let waiter = Waiter { reply: sender, wakeup: wakeup.clone() };
+        let sent = Sent { awaits: Awaits::Thread(waiter), deadline, received: None };
         let id = self.send(call, deadline, Some(sent)).map_err(unsent)?;
+        if let Some(wakeup) = wakeup {
+            // The reader looks for the deadline.
+            let _ = work_until_readable(&*wakeup, None);
+        }
         let lost = || Failure::from(unanswered(Action::Fail));
         let whole = reply.recv().unwrap_or_else(|_| Err(lost()))?;
         let message = Message::read_whole(whole.whole()).map_err(|_| lost())?;
@@ -226,7 +207,8 @@ impl Shared {
 
     /// Sends a message that was written elsewhere.
     pub fn send_message(&self, bytes: &[u8], deadline: Deadline) -> io::Result<()> {
-        let mut outbox = self.outbox();
+        let deadline = self.limited(bytes.len(), deadline);
+        let mut outbox = self.outbox.take(deadline)?;
         let sent = self.framing.send_until(&self.stream, bytes, deadline, &mut outbox.write_timeout);
         if sent.is_err() {
             // A part of the message may be sent.
@@ -264,10 +246,7 @@ impl Shared {
             match sent.awaits {
                 Awaits::Later(done, again) if may_repeat => again(Redirect::Reconnect, done),
                 Awaits::Later(done, _) => done(Outcome::System(unanswered(end))),
-                Awaits::Thread(waits) => {
-                    // It waits until it gets this.
-                    let _ = waits.send(Err(Failure { exception: unanswered(end), may_repeat }));
-                }
+                Awaits::Thread(waits) => waits.give(Err(Failure { exception: unanswered(end), may_repeat })),
             }
         }
     }
@@ -291,10 +270,11 @@ impl Shared {
                 Ok(Some(false)) | Err(_) => return session.on(Event::Broken),
             }
             let whole = inbox.message();
+            let mut is_request = false;
             match session.receive(whole) {
                 (Action::Complete, Some(Message::Reply(reply, _))) => self.settle(reply.id, whole),
                 (Action::Complete, Some(Message::LocateReply(reply, _))) => self.settle(reply.id, whole),
-                (Action::Dispatch, Some(message)) => self.dispatch(whole, &message),
+                (Action::Dispatch, Some(_)) => is_request = true,
                 (Action::Cancel, Some(Message::CancelRequest(id))) => {
                     self.served.iter().for_each(|served| served.cancel(id));
                 }
@@ -304,15 +284,25 @@ impl Shared {
                 ) => {}
                 (end, _) => return end,
             }
+            if is_request {
+                self.dispatch(inbox.take_message());
+            }
         }
     }
 
     /// Serves a request of the other end, if it may send some.
-    pub fn dispatch(self: &Arc<Self>, whole: Whole<'_>, message: &Message<'_>) {
+    pub fn dispatch(self: &Arc<Self>, request: HeldMessage) {
         let Some(served) = &self.served else { return };
         let shared = Arc::clone(self);
         // A broken connection is found by the reader.
-        served.dispatch(whole, message, move |bytes| _ = shared.send_message(bytes, None));
+        served.dispatch(request, move |bytes| _ = shared.send_message(bytes, None));
+    }
+
+    /// By when a message of so many bytes must be sent: a client that does not read holds no thread for ever.
+    fn limited(&self, bytes: usize, deadline: Deadline) -> Deadline {
+        let is_for_client = self.served.as_ref().is_some_and(|served| served.is_for_client());
+        let limit = if is_for_client { self.framing.taken_by(bytes) } else { None };
+        [deadline, limit].into_iter().flatten().min()
     }
 
     /// Gives an outcome to whom it is for. A reply that nobody awaits is dropped.
@@ -320,11 +310,7 @@ impl Shared {
         let Some(sent) = self.waiting().sent.remove(&id) else { return };
         let (done, again) = match sent.awaits {
             Awaits::Later(done, again) => (done, again),
-            Awaits::Thread(waits) => {
-                // It waits until it gets this.
-                let _ = waits.send(Ok(whole.to_joined()));
-                return;
-            }
+            Awaits::Thread(waits) => return waits.give(Ok(whole.to_joined())),
         };
         let mut done = Some(done);
         let mut read = |outcome: Outcome<'_>| {
@@ -362,18 +348,24 @@ impl Shared {
             let exception = SystemException::new(Kind::Timeout, 0, Completion::Maybe);
             match sent.awaits {
                 Awaits::Later(done, _) => done(Outcome::System(exception)),
-                Awaits::Thread(waits) => drop(waits.send(Err(exception.into()))),
+                Awaits::Thread(waits) => waits.give(Err(exception.into())),
             }
         }
     }
 
-    /// Sends a short message.
+    /// Sends a short message, if nobody else sends and the socket takes it. Whoever says it does not wait: calls of others
+    /// must end at their time.
     fn say(&self, write: impl FnOnce(&mut Encoder) -> Result<(), punctual_giop::Error>) {
-        let mut outbox = self.outbox();
+        let Some(mut outbox) = self.outbox.try_take() else { return };
         outbox.encoder.clear();
         if write(&mut outbox.encoder).is_ok() {
+            let message = outbox.encoder.as_bytes();
             // A broken connection is found by the reader.
-            let _ = self.stream.write(outbox.encoder.as_bytes(), &[]);
+            let sent = self.stream.write_now(message).unwrap_or(0);
+            if 0 < sent && sent < message.len() {
+                // Nothing can follow a part of it.
+                self.stream.shutdown();
+            }
         }
     }
 

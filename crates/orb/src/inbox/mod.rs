@@ -9,20 +9,22 @@
 //! A message that has begun must go on: what the other side owes has a deadline, so that half a message, or
 //! fragments without end, hold no thread and no memory for ever.
 
+mod cancelled;
+
 use std::io;
 use std::time::{Duration, Instant};
 
-use punctual_giop::message::{Header, MessageType, RequestId};
+use punctual_giop::message::{Header, MessageType};
 use punctual_giop::reassembly::{Joined, Pushed, Reassembly, Whole};
-use punctual_giop::{Decode, Decoder};
 
-use crate::budget::{Account, HeldMessage};
+use crate::budget::{Account, HeldMessage, large_bytes};
 use crate::duty::work_until_readable;
 use crate::framing::Framing;
 use crate::limits::{
-    BYTES_AHEAD_MAX, IDLE_BUFFER_BYTES, LARGE_BUFFER_BYTES, LARGE_BUFFER_TIME, PARTIAL_MAX, PROGRESS_BYTES,
+    BYTES_AHEAD_MAX, IDLE_BUFFER_BYTES, LARGE_BUFFER_BYTES, LARGE_BUFFER_TIME, PARTIAL_MAX,
     SMALL_MESSAGES_MAX,
 };
+use crate::owed::Owed;
 use crate::transport::{Deadline, Stream, is_close, left};
 
 /// What is read of a stream.
@@ -35,9 +37,8 @@ pub(crate) struct Inbox {
     joined: Option<Joined>,
     partial: Reassembly,
     framing: Framing,
-    /// Bytes that were read since `owed_since`, when a message had begun.
-    owed_since: Option<Instant>,
-    progress_bytes: usize,
+    /// The rest of a message that has begun.
+    owed: Owed,
     /// The timeout that the socket has.
     timeout: Option<Duration>,
     small_messages: u32,
@@ -57,8 +58,7 @@ impl Inbox {
             joined: None,
             partial: Reassembly::new(framing.message_bytes_max, PARTIAL_MAX),
             framing,
-            owed_since: None,
-            progress_bytes: 0,
+            owed: Owed::default(),
             timeout: None,
             small_messages: 0,
             account: None,
@@ -76,6 +76,11 @@ impl Inbox {
             Some(joined) => joined.whole(),
             None => self.bytes[..self.end].into(),
         }
+    }
+
+    /// Whether the connection was ended because others needed its memory.
+    pub fn is_ended(&self) -> bool {
+        self.account.as_ref().is_some_and(Account::is_ended)
     }
 
     /// The present message, which is not here any more.
@@ -153,12 +158,17 @@ impl Inbox {
         }
     }
 
+    /// Whether more than the present message is there, or a part of it.
+    pub fn has_more(&self) -> bool {
+        self.bytes.len() > self.end || !self.partial.is_empty()
+    }
+
     fn is_large(&self) -> bool {
         self.bytes.capacity() > LARGE_BUFFER_BYTES
     }
 
     fn progress(&mut self, bytes: usize) {
-        self.progress_bytes += bytes;
+        self.owed.progress(bytes);
         self.account.iter().for_each(Account::moved);
     }
 
@@ -173,37 +183,11 @@ impl Inbox {
 
     /// By when more of the message that has begun must be there. Asked when all bytes that are there were taken.
     pub fn owed(&mut self) -> Deadline {
-        let message_time = self.framing.message_time.filter(|_| !self.is_between());
-        let Some(message_time) = message_time else {
-            self.owed_since = None;
+        if self.is_between() {
+            self.owed.is_paid();
             return None;
-        };
-        if self.owed_since.is_none() || self.progress_bytes >= PROGRESS_BYTES {
-            self.owed_since = Some(Instant::now());
-            self.progress_bytes = 0;
         }
-        self.owed_since.map(|since| since + message_time)
-    }
-
-    /// Whether a `CancelRequest` for this request is among the bytes behind the present message: whole messages
-    /// only. With `stream`, what has come in the meantime is read first, as far as there is room.
-    pub fn is_cancelled(&mut self, id: RequestId, stream: Option<&Stream>) -> bool {
-        if let Some(stream) = stream {
-            self.bytes.reserve_exact(IDLE_BUFFER_BYTES);
-            // The end of the stream, and its failures, are found when it is read for the next message.
-            self.progress_bytes += stream.read_now(&mut self.bytes).unwrap_or(0);
-        }
-        let mut rest = &self.bytes[self.end..];
-        while let Some((header, behind)) = rest.split_first_chunk() {
-            let Ok(header) = Header::parse(header) else { return false };
-            let Some((body, next)) = behind.split_at_checked(header.size as usize) else { return false };
-            let of = RequestId::decode(&mut Decoder::new(body, header.order, header.version));
-            if header.kind == MessageType::CancelRequest && of == Ok(id) {
-                return true;
-            }
-            rest = next;
-        }
-        false
+        self.owed.until(self.framing.message_time)
     }
 
     /// Makes the next message the present one, if it is there; else makes room for its bytes.
@@ -301,14 +285,6 @@ impl Inbox {
         Ok(is_whole)
     }
 
-    /// Forgets what is there of a request in pieces that is cancelled.
-    fn cancel(&mut self, header: &Header) {
-        let body = &self.bytes[Header::BYTES..self.end];
-        if let Ok(id) = RequestId::decode(&mut Decoder::new(body, header.order, header.version)) {
-            self.partial.cancel(id);
-        }
-    }
-
     /// Sets the socket's timeout if it is another one, and is over at the deadline.
     fn wait(&mut self, stream: &Stream, deadline: Deadline) -> io::Result<()> {
         let left = left(deadline)?;
@@ -318,11 +294,6 @@ impl Inbox {
         }
         Ok(())
     }
-}
-
-/// What counts of a buffer: small ones do not.
-fn large_bytes(capacity: usize) -> usize {
-    capacity.saturating_sub(IDLE_BUFFER_BYTES)
 }
 
 /// A socket's timeout looks as if it did not block.
