@@ -64,7 +64,7 @@ fuzz: setup ## run each fuzz target for FUZZ_SECONDS, guided by coverage
 tcp-soak: setup ## send TCP streams over wires that lose up to 30 %, reorder, duplicate and corrupt, by TCP_SEEDS seeds (or a range FROM..TO); checks every byte
 	PUNCTUAL_TCP_SEEDS=$(TCP_SEEDS) $(CARGO) test --locked --release -p punctual-tcp --test stream everything -- --nocapture
 
-sim-tcp: build ## simulate the networks of SIM_TCP_SEEDS with TCP connections beside channels and faults; checks bytes, budgets and bounds
+sim-tcp: build ## simulate the networks of SIM_TCP_SEEDS with TCP beside and over channels, and faults; checks bytes, budgets and bounds
 	$(PUNCTUAL) sim --tcp --seeds $(SIM_TCP_SEEDS)
 
 programs: setup ## install and run iperf3, curl and nginx, redis, ssh, rsync and sockperf over `punctual relay`, against kernels (as root)

@@ -103,6 +103,8 @@ pub enum Mutation {
     TimeWaitLeftOut,
     /// The end of a stream is shown before the last bytes are read.
     EndBeforeLastBytes,
+    /// A connection whose channels end while only acknowledgements are missing counts as unreachable.
+    AcknowledgedEndUnreachable,
 }
 
 /// Whether the core has this fault.

@@ -163,8 +163,8 @@ fn keep_hosts(plan: &mut Scenario, hosts: &BTreeSet<usize>) {
     plan.channels.retain_mut(|plan| move_ends(&mut plan.from, &mut plan.to, &moved));
     plan.requests.retain_mut(|plan| move_ends(&mut plan.asker, &mut plan.source, &moved));
     plan.floods.retain_mut(|plan| move_ends(&mut plan.from, &mut plan.to, &moved));
-    plan.tcp.connections.iter_mut().for_each(|plan| move_connection(plan, &moved));
     let hosts = &plan.hosts;
+    plan.tcp.connections.iter_mut().for_each(|plan| move_connection(plan, hosts, &moved));
     plan.channels.retain(|plan| is_routed(hosts, plan.from, plan.to));
     plan.requests.retain(|plan| {
         is_routed(hosts, plan.asker, plan.source) && is_routed(hosts, plan.source, plan.asker)
@@ -175,7 +175,16 @@ fn keep_hosts(plan: &mut Scenario, hosts: &BTreeSet<usize>) {
 }
 
 /// A connection stays in its place, because ports follow from that.
-fn move_connection(plan: &mut ConnectionPlan, moved: &Moved<'_>) {
+fn move_connection(plan: &mut ConnectionPlan, hosts: &[HostPlan], moved: &Moved<'_>) {
+    if plan.path.is_some() {
+        let [from, to] = &mut plan.hosts;
+        let stays =
+            move_ends(from, to, moved) && is_routed(hosts, *from, *to) && is_routed(hosts, *to, *from);
+        if !stays {
+            (plan.hosts, plan.is_left_out) = ([0; 2], true);
+        }
+        return;
+    }
     for (host, link) in plan.hosts.iter_mut().zip(&mut plan.links) {
         match moved.host(*host).zip(moved.link(*host, *link)) {
             Some(new) => (*host, *link) = new,
@@ -191,7 +200,7 @@ fn move_ends(from: &mut usize, to: &mut usize, moved: &Moved<'_>) -> bool {
 }
 
 /// Whether a host still has a route to another: a request for a host that was cut would fail in another way.
-fn is_routed(hosts: &[HostPlan], from: usize, to: usize) -> bool {
+pub(crate) fn is_routed(hosts: &[HostPlan], from: usize, to: usize) -> bool {
     let (config, there) = (&hosts[from].config, node_id(to));
     config.links.iter().any(|link| link.neighbour == there)
         || config.routes.iter().any(|route| route.via.last() == Some(&there))

@@ -118,6 +118,13 @@ pub struct Judgement {
     pub wrong: Vec<String>,
 }
 
+impl Judgement {
+    /// A message that cannot be judged.
+    fn of(wrong: String) -> Self {
+        Self { wrong: vec![wrong], ..Self::default() }
+    }
+}
+
 /// The record of one channel.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -277,19 +284,43 @@ impl Ledger {
         bytes: &[u8],
         clock: &HostClock,
     ) -> Judgement {
-        let mut judgement = Judgement::default();
         let Some(content) = Content::read(bytes) else {
-            judgement.wrong.push(format!("delivered {} B, less than any message has", bytes.len()));
-            return judgement;
+            return Judgement::of(format!("delivered {} B, less than any message has", bytes.len()));
         };
         let found = self.message(content.index).copied();
         let Some(message) = found.filter(|_| content.key == self.key) else {
-            judgement
-                .wrong
-                .push(format!("message {content:?} was never sent on it: misdelivered or altered"));
-            return judgement;
+            return Judgement::of(format!(
+                "message {content:?} was never sent on it: misdelivered or altered"
+            ));
         };
-        judgement.index = content.index;
+        let mut wrong = Vec::new();
+        self.check_content(&message, content, bytes, &mut wrong);
+        self.judge(now, info, (content.index, message), clock, wrong)
+    }
+
+    /// Judges the delivery of the message of this index, whose bytes are right.
+    pub fn deliver_index(
+        &mut self,
+        now: SimTime,
+        info: &MessageInfo,
+        index: u64,
+        clock: &HostClock,
+    ) -> Judgement {
+        match self.message(index).copied() {
+            Some(message) => self.judge(now, info, (index, message), clock, Vec::new()),
+            None => Judgement::of(format!("message {index} comes long after it was due")),
+        }
+    }
+
+    fn judge(
+        &mut self,
+        now: SimTime,
+        info: &MessageInfo,
+        (index, message): (u64, Message),
+        clock: &HostClock,
+        wrong: Vec<String>,
+    ) -> Judgement {
+        let mut judgement = Judgement { index, wrong, ..Judgement::default() };
         judgement.latency = now.since(message.due - self.deadline);
         judgement.excused = self.excused(&message);
         judgement.counts = message.promised && !judgement.excused && !self.forfeited(&message);
@@ -301,12 +332,11 @@ impl Ledger {
         judgement.due = Some(message.due).filter(|_| message.promised);
         judgement.is_known = !info.unpromised;
         judgement.missed = judgement.counts && now > message.due;
-        self.check_content(&message, content, bytes, &mut judgement.wrong);
         if judgement.counts {
             check_promise(&message, now, info, clock, &mut judgement.wrong);
         }
-        self.check_order(content.index, info, judgement.excused, &mut judgement.wrong);
-        if let Some(message) = self.messages.get_mut((content.index - self.first) as usize) {
+        self.check_order(index, info, judgement.excused, &mut judgement.wrong);
+        if let Some(message) = self.messages.get_mut((index - self.first) as usize) {
             message.delivered = true;
         }
         judgement

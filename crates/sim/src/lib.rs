@@ -36,6 +36,7 @@ pub mod memory;
 pub mod minimise;
 pub mod options;
 pub mod outcome;
+mod packets;
 pub mod processor;
 pub mod queue;
 pub mod ranges;

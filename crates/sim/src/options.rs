@@ -187,6 +187,8 @@ pub struct Sabotage {
     pub handlers_greed: u32,
     /// Probability that a program of a TCP connection reads another byte than the one that came.
     pub tcp_misread: Ppm,
+    /// A host keeps the channels of a connection that is over.
+    pub tcp_path_kept: bool,
     /// A connection that leaves TIME-WAIT takes the timers of the others of its link along.
     pub tcp_timers_lost: bool,
     /// The receivers of channels that were admitted once refuse them in the end.
@@ -215,6 +217,7 @@ impl Default for Sabotage {
             handlers_unheard: Ppm(0),
             handlers_greed: 0,
             tcp_misread: Ppm(0),
+            tcp_path_kept: false,
             tcp_timers_lost: false,
             revivals_refused: false,
         }

@@ -104,6 +104,12 @@ pub struct TcpCounts {
     /// Ends that went on with the handler of their link, after their own handlers.
     #[serde(default)]
     pub late: u64,
+    /// Connections whose path is reserved, of those whose handshake was over.
+    #[serde(default)]
+    pub paths: u64,
+    /// Packets that were promised to be at the other end within the bound of their channel.
+    #[serde(default)]
+    pub path_packets: u64,
 }
 
 impl AddAssign for TcpCounts {
@@ -120,6 +126,8 @@ impl AddAssign for TcpCounts {
             periods,
             unbuffered,
             late,
+            paths,
+            path_packets,
         } = more;
         self.opened += opened;
         self.complete += complete;
@@ -132,6 +140,8 @@ impl AddAssign for TcpCounts {
         self.periods += periods;
         self.unbuffered += unbuffered;
         self.late += late;
+        self.paths += paths;
+        self.path_packets += path_packets;
     }
 }
 

@@ -1,4 +1,4 @@
-//! TCP connections beside channels (ADR 0054): the endsystem and the handlers that engines drive, in whole networks. Every byte
+//! TCP connections beside channels (ADR 0054) and over them (ADR 0055): the endsystem and the handlers that engines drive, in whole networks. Every byte
 //! arrives in order, no channel is late because of a connection, no handler has more than its budget, guaranteed data has its
 //! bound, and everything is given back. Networks without TCP are unchanged bit by bit (`seeds`).
 
@@ -38,6 +38,7 @@ fn nothing_is_violated(options: &Options) -> (TcpCounts, u64) {
         tcp += outcome.tcp;
         messages += outcome.messages;
     }
+    println!("{tcp:?}");
     assert!(messages > 5_000 && tcp.complete > 30 && tcp.bytes > 1_000_000, "{messages}, {tcp:?}");
     (tcp, messages)
 }
@@ -46,6 +47,7 @@ fn nothing_is_violated(options: &Options) -> (TcpCounts, u64) {
 fn connections_and_channels_keep_their_promises_beside_each_other() {
     let (tcp, _) = nothing_is_violated(&with_tcp());
     assert!(tcp.promised > 1_000 && tcp.periods > 50 && tcp.excused > 5 && tcp.late > 30, "{tcp:?}");
+    assert!(tcp.paths > 5 && tcp.path_packets > 500, "{tcp:?}");
 }
 
 #[test]
@@ -68,10 +70,10 @@ fn programs_handlers_and_small_margins_change_nothing() {
     assert!(seeds.iter().all(|outcome| outcome.violations.is_empty()), "{seeds:#?}");
 }
 
-/// The violations in ten networks with this sabotage.
+/// The violations in twenty networks with this sabotage.
 fn violations(sabotage: Sabotage) -> Vec<String> {
     let options = Options { sabotage, ..with_tcp() };
-    let all = (0..10).flat_map(|seed| outcome(seed, &options).violations);
+    let all = (0..20).flat_map(|seed| outcome(seed, &options).violations);
     all.map(|violation| violation.what).collect()
 }
 
@@ -86,6 +88,27 @@ fn bytes_that_are_altered_are_caught() {
 fn timers_that_are_lost_with_a_connection_are_caught() {
     let found = violations(Sabotage { tcp_timers_lost: true, ..Sabotage::default() });
     assert!(found.iter().any(|what| what.contains("all connections are over, held are")), "{found:#?}");
+}
+
+/// A host that does not close the channels of a connection which is over: they are there in the end.
+#[test]
+fn channels_that_are_kept_are_caught() {
+    let found = violations(Sabotage { tcp_path_kept: true, ..Sabotage::default() });
+    assert!(found.iter().any(|what| what.contains("after teardown")), "{found:#?}");
+}
+
+/// Links that are slower than declared: packets of connections are later than the bound of their path.
+#[test]
+fn a_path_that_is_late_is_caught() {
+    let options =
+        Options { sabotage: Sabotage { link_rate_percent: 40, ..Sabotage::default() }, ..with_tcp() };
+    let late = |seed| {
+        outcome(seed, &options)
+            .violations
+            .into_iter()
+            .any(|it| it.what.contains("Breaker") && it.what.contains("is late by"))
+    };
+    assert!((0..30).any(late));
 }
 
 #[test]

@@ -382,6 +382,46 @@ fn both_ends_open_at_the_same_time() {
     }
 }
 
+/// A router's report about a packet of IPv4 (RFC 1191): the next link carries 900 bytes.
+fn too_big(quoted: &[u8]) -> Vec<u8> {
+    let sum = |bytes: &[u8]| {
+        let words = bytes.chunks(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1]));
+        let total: u32 = words.sum();
+        (!((total & 0xffff) + (total >> 16)) as u16).to_be_bytes()
+    };
+    let mut icmp = [&[3, 4, 0, 0, 0, 0, 3, 132], &quoted[..28]].concat();
+    let whole = sum(&icmp);
+    icmp[2..4].copy_from_slice(&whole);
+    let mut ip = [&quoted[..12], &quoted[16..20], &quoted[12..16]].concat();
+    ip[2..4].copy_from_slice(&(20 + icmp.len() as u16).to_be_bytes());
+    ip[9] = 1;
+    ip[10..12].fill(0);
+    let header = sum(&ip);
+    ip[10..12].copy_from_slice(&header);
+    [ip, icmp].concat()
+}
+
+/// An error about a packet in flight changes a connection over a link. Packets on channels pass no router: such an error is forged.
+#[test]
+fn icmp_errors_do_not_concern_channels() {
+    for is_joined in [false, true] {
+        let mut world = World::new(1, 0, 8);
+        if is_joined {
+            world.connect_over_channels(0);
+        } else {
+            world.connect();
+        }
+        let (now, index) = (world.now, world.program(0).expect("it connects").index);
+        let mut out = Out { packets: Vec::new(), room: 8 };
+        assert_eq!(world.hosts[0].tcp.output(index, 1, now, &mut out).units, 1);
+        let error = too_big(&out.packets[0].0);
+        let before = world.status(0).expect("there").path_mtu_bytes;
+        assert_eq!(world.hosts[0].tcp.error(&error, now), (!is_joined).then_some(index));
+        let after = world.status(0).expect("there").path_mtu_bytes;
+        assert_eq!(after, if is_joined { before } else { 900 });
+    }
+}
+
 /// Without its channels a connection ends, behind what had come before; without a reset.
 #[test]
 fn a_connection_without_channels_ends() {

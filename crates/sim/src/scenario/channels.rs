@@ -251,11 +251,16 @@ pub(super) fn draw_applications(
 pub(super) fn draw_floods(hosts: &[HostPlan], dice: &mut Dice) -> Vec<FloodPlan> {
     (0..dice.between(0, 2))
         .map(|_| {
-            let (from, to) = draw_ends(hosts, dice);
-            let message_bytes = dice.log_between(u64::from(MESSAGE_BYTES_MIN), 20_000) as u32;
-            let offered = BitRate(dice.between(10, 60) * 1_000_000);
-            let interval = offered.time_of(u64::from(message_bytes)).max(Nanos::from_micros(100));
-            FloodPlan { from, to, message_bytes, interval }
+            let ends = draw_ends(hosts, dice);
+            draw_flood(ends, dice)
         })
         .collect()
+}
+
+/// A transfer from one host to another.
+pub(super) fn draw_flood((from, to): (usize, usize), dice: &mut Dice) -> FloodPlan {
+    let message_bytes = dice.log_between(u64::from(MESSAGE_BYTES_MIN), 20_000) as u32;
+    let offered = BitRate(dice.between(10, 60) * 1_000_000);
+    let interval = offered.time_of(u64::from(message_bytes)).max(Nanos::from_micros(100));
+    FloodPlan { from, to, message_bytes, interval }
 }

@@ -5,6 +5,7 @@ mod digest;
 mod drift;
 mod hosts;
 mod kernel;
+mod paths;
 mod requests;
 mod routes;
 mod soft;
@@ -218,7 +219,7 @@ impl Scenario {
         let tcp = TcpPlan::default();
         let mut plan = Self { hosts, channels, requests, floods, faults, schedule, tcp, times };
         plan.times.wait_for(plan.drain_max());
-        plan.tcp = draw_tcp(seed, options, &mut plan.hosts, &mut plan.times);
+        plan.tcp = draw_tcp(seed, options, (&mut plan.hosts, &mut plan.floods), &mut plan.times);
         match options.traffic {
             Traffic::Drawn | Traffic::For(_) => {}
             Traffic::Uptime(span) => uptime::stretch(&mut plan, span, &mut Dice::of(seed, Draw::Uptime)),

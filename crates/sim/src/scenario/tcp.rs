@@ -1,13 +1,15 @@
-//! TCP connections of a seed (ADR 0054): between neighbours, of all classes, beside channels. Dice of their own, so that plans
-//! without them are unchanged.
+//! TCP connections of a seed, of all classes, beside channels: between neighbours (ADR 0054), and over two channels between any
+//! hosts (ADR 0055). Dice of their own, so that plans without them are unchanged.
 
-use punctual_analysis::{Nanos, Ppm};
+use punctual_analysis::{Contract, Nanos, Ppm};
 use punctual_proto::api::{RtuClass, RtuCost};
 use punctual_proto::config::{CpuCosts, RunPolicy, WorkKind};
 use punctual_proto::limits::RAW_TAG_BYTES;
 use punctual_tcp::Config;
 
-use super::{HostPlan, Times};
+use super::channels::draw_flood;
+use super::paths::{drain_of, draw_path, holds_flight};
+use super::{FloodPlan, HostPlan, Times};
 use crate::dice::{Dice, Draw};
 use crate::options::{FaultChoice, Faults, Options, Traffic};
 use crate::processor::unit_cost_max;
@@ -19,6 +21,10 @@ const CONNECTIONS_MAX: u64 = 8;
 const QUANTUM: u32 = 2;
 /// Smallest largest IP packet of a path (RFC 791; RFC 8200 5).
 const PACKET_BYTES_MIN: [u32; 2] = [576, 1_280];
+/// Length of a packet on a reserved path (ADR 0055: the smallest MTU of IPv6).
+pub(super) const PATH_PACKET_BYTES: u32 = 1_280;
+/// Lifetime of a segment there: TIME-WAIT serves only to acknowledge a FIN that comes again.
+const PATH_SEGMENT_LIFE: Nanos = Nanos::from_millis(1_500);
 /// Time after the traffic in which connections send what is left, close and wait: one that meets no fault, and others, whose
 /// retransmission timer may have doubled a few times. The slowest class takes some 300 short messages that wait, at 50 segments a
 /// second.
@@ -40,10 +46,12 @@ pub struct TcpPlan {
 /// A TCP connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionPlan {
-    /// Hosts of the client and of the server, which are neighbours.
+    /// Hosts of the client and of the server: neighbours, unless its path is reserved.
     pub hosts: [usize; 2],
-    /// Index of the link between them, at each.
+    /// Index of the link between them, at each; without a meaning if its path is reserved.
     pub links: [u16; 2],
+    /// Contract of each of both channels that carry its packets, if its path is reserved.
+    pub path: Option<Contract>,
     /// The connection whose listener it uses: its own, or an earlier one's with the same server, whose settings are its own
     /// then.
     pub leader: usize,
@@ -121,7 +129,12 @@ impl TcpPlan {
 }
 
 /// Draws the connections of a plan; costs of segments enter the configurations of its hosts, and its last phases move.
-pub(super) fn draw_tcp(seed: u64, options: &Options, hosts: &mut [HostPlan], times: &mut Times) -> TcpPlan {
+pub(super) fn draw_tcp(
+    seed: u64,
+    options: &Options,
+    (hosts, floods): (&mut [HostPlan], &mut Vec<FloodPlan>),
+    times: &mut Times,
+) -> TcpPlan {
     if !options.tcp || matches!(options.traffic, Traffic::Uptime(_) | Traffic::Drift(_)) {
         return TcpPlan::default();
     }
@@ -135,14 +148,22 @@ pub(super) fn draw_tcp(seed: u64, options: &Options, hosts: &mut [HostPlan], tim
     let count = dice.between(1, CONNECTIONS_MAX);
     let mut connections: Vec<ConnectionPlan> = Vec::new();
     for _ in 0..count * 4 {
-        let drawn =
-            draw_connection(hosts, times, is_calm, &mut dice).filter(|_| connections.len() < count as usize);
+        let drawn = match dice.between(0, 2) {
+            0 => draw_path(hosts, &mut dice).and_then(|path| draw_over(path, times, is_calm, &mut dice)),
+            _ => draw_connection(hosts, times, is_calm, &mut dice),
+        };
+        let drawn = drawn.filter(|_| connections.len() < count as usize);
+        // Best effort beside it, on all of its path.
+        let flooded = drawn.filter(|drawn| drawn.path.is_some() && dice.between(0, 1) == 0);
+        floods.extend(flooded.map(|drawn| draw_flood((drawn.hosts[0], drawn.hosts[1]), &mut dice)));
         connections.extend(drawn.map(|drawn| with_leader(drawn, &connections, &mut dice)));
     }
     hosts.iter_mut().for_each(|host| charge_calls(host, cost));
     let drain = DRAIN[usize::from(!is_calm)];
+    // The channels of a connection close when it is over.
+    let closes = connections.iter().filter_map(|plan| plan.path.as_ref()).map(drain_of).max();
     for at in [&mut times.revives, &mut times.empty, &mut times.ends] {
-        *at = *at + drain;
+        *at = *at + drain + closes.unwrap_or_default();
     }
     TcpPlan { connections, faults, cost, drain }
 }
@@ -150,8 +171,8 @@ pub(super) fn draw_tcp(seed: u64, options: &Options, hosts: &mut [HostPlan], tim
 /// Half of the connections to a server that is there already use its listener.
 fn with_leader(drawn: ConnectionPlan, others: &[ConnectionPlan], dice: &mut Dice) -> ConnectionPlan {
     let server = |plan: &ConnectionPlan| (plan.hosts[1], plan.links[1], plan.is_v6);
-    let found = others.iter().find(|other| server(other) == server(&drawn));
-    let is_promised = drawn.writes[0] == Writes::Budget;
+    let found = others.iter().find(|other| other.path.is_none() && server(other) == server(&drawn));
+    let is_promised = drawn.writes[0] == Writes::Budget || drawn.path.is_some();
     match found {
         Some(other) if !is_promised && dice.between(0, 1) == 0 => {
             ConnectionPlan { leader: other.leader, config: others[other.leader].config, ..drawn }
@@ -188,13 +209,47 @@ fn draw_connection(
         return None;
     }
     let runs = [0, 1].map(|end| hosts[hosts_of[end]].config.cpu.run);
-    let (classes, is_promised) = draw_classes(runs, dice);
+    let way = Way { hosts: hosts_of, links, path: None, is_v6, mtu: mtu as u16 };
+    Some(draw_traffic(way, draw_classes(runs, dice), times, is_calm, dice))
+}
+
+/// A connection whose path is reserved. Both ends have the class that the contract was made for.
+fn draw_over(
+    (hosts, class, path): ([usize; 2], RtuClass, Contract),
+    times: &Times,
+    is_calm: bool,
+    dice: &mut Dice,
+) -> Option<ConnectionPlan> {
+    let way = Way { hosts, links: [0; 2], path: Some(path), is_v6: true, mtu: PATH_PACKET_BYTES as u16 };
+    let is_promised = holds_flight(class, &path) && dice.between(0, 3) > 0;
+    let drawn = draw_traffic(way, ([class; 2], is_promised), times, is_calm, dice);
+    let config = Config { msl: PATH_SEGMENT_LIFE, ..drawn.config };
+    Some(ConnectionPlan { config, ..drawn })
+}
+
+/// Where a connection runs.
+struct Way {
+    hosts: [usize; 2],
+    links: [u16; 2],
+    path: Option<Contract>,
+    is_v6: bool,
+    mtu: u16,
+}
+
+/// What the programs of a connection do, and its settings.
+fn draw_traffic(
+    Way { hosts, links, path, is_v6, mtu }: Way,
+    (classes, is_promised): ([RtuClass; 2], bool),
+    times: &Times,
+    is_calm: bool,
+    dice: &mut Dice,
+) -> ConnectionPlan {
     let buffers = [0, 1].map(|_| dice.log_between(2_048, 65_536) as usize);
     let buffers = if is_promised { [65_536, 65_536] } else { buffers };
     let config = Config {
         receive_bytes: buffers[0],
         send_bytes: buffers[1],
-        mtu_bytes: mtu as u16,
+        mtu_bytes: mtu,
         is_nodelay: is_promised || dice.between(0, 1) == 0,
         has_timestamps: dice.between(0, 3) > 0,
         // TIME-WAIT outlasts some retransmissions of the other end's FIN.
@@ -215,9 +270,10 @@ fn draw_connection(
         1 if !is_promised => Ending::Left { by_server, at },
         _ => Ending::Closed,
     };
-    Some(ConnectionPlan {
-        hosts: hosts_of,
+    ConnectionPlan {
+        hosts,
         links,
+        path,
         leader: 0,
         is_left_out: false,
         is_v6,
@@ -227,7 +283,7 @@ fn draw_connection(
         config,
         opens_at,
         ending,
-    })
+    }
 }
 
 /// Half of the time of three retransmissions, the first after a second.

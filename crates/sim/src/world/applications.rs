@@ -137,7 +137,8 @@ impl World {
     fn close_all(&mut self) {
         self.check_lost();
         for channel in self.channels.numbers() {
-            if self.channels[channel].state == State::Open {
+            // The channels of connections close when these are over.
+            if self.channels[channel].state == State::Open && self.channels[channel].tcp.is_none() {
                 let at_sink = self.channels[channel].plan.sink_closes;
                 self.call(self.channels[channel].host(at_sink), Call::Close { channel, at_sink });
             }
@@ -316,6 +317,9 @@ impl World {
         let Some(id) = self.channels[number].source else { return };
         if let Err(error) = self.hosts[host].node.attach_outbox(id, outbox, now) {
             self.violate(&format!("channel {number}: its outbox is refused: {error}"));
+        }
+        if self.channels[number].tcp.is_some() {
+            return self.path_opened(number);
         }
         let first = self.now + Nanos(self.dice.between(0, 5_000_000));
         self.queue.schedule(first, Event::Act(Act::Send { channel: number }));

@@ -49,4 +49,10 @@ pub(super) enum TcpCall {
     Abort(usize, usize),
     /// The program is gone.
     Release(usize, usize),
+    /// Join both channels of an end to a connection.
+    Join(usize, usize),
+    /// Let the connection have its channels' rings: its handlers are granted.
+    Attach(usize, usize),
+    /// A channel of the end is gone.
+    Cut(usize, usize),
 }

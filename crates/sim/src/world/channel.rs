@@ -5,6 +5,7 @@ use punctual_proto::ids::{ChannelId, PathId};
 
 use crate::ledger::Ledger;
 use crate::memory::{InboxWatch, SimOutbox};
+use crate::packets::Packets;
 use crate::scenario::{ChannelPlan, node_id};
 use crate::sender::Sender;
 use crate::time::SimTime;
@@ -57,6 +58,10 @@ pub(super) struct Channel {
     pub token: Option<u64>,
     /// Time of its request.
     pub asked_at: SimTime,
+    /// If it carries the packets of a TCP connection: which one, and which end sends.
+    pub tcp: Option<(usize, usize)>,
+    /// Its packets that are under way.
+    pub packets: Packets,
     /// True if it had ended at the last check.
     pub was_over: bool,
     /// Time at which an end was first notified of its end, and the reason.
@@ -89,6 +94,8 @@ impl Channel {
             revived: false,
             token: None,
             asked_at: now,
+            tcp: None,
+            packets: Packets::default(),
             was_over: false,
             ended_at: None,
         }

@@ -10,7 +10,7 @@ use super::tcp::TCP_KEYS;
 use super::wire::slack_max;
 use super::{Act, Event, FLOOD_KEYS, World};
 use crate::entry::Entry;
-use crate::ledger::Ledger;
+use crate::ledger::{Judgement, Ledger};
 use crate::memory::{Content, Delivered};
 
 /// More than the sum of the rounding of all hops on a route.
@@ -66,9 +66,9 @@ impl World {
                 NodeEvent::Registered { channel, .. } => {
                     self.violate(&format!("host {host}: {channel:?} registered without a request"));
                 }
+                NodeEvent::Established { channel } => self.path_established(host, channel),
                 NodeEvent::Rate { result: Err(_), .. }
                 | NodeEvent::Stage { healed: true, .. }
-                | NodeEvent::Established { .. }
                 | NodeEvent::Notice { .. }
                 | NodeEvent::Link { .. }
                 | NodeEvent::RequestOver { .. }
@@ -108,7 +108,9 @@ impl World {
         channel.slack_max = slack_max(&wanted, &grant);
         channel.grant = Some(grant);
         channel.state = State::Open;
-        self.channels.admit(number);
+        if channel.tcp.is_none() {
+            self.channels.admit(number);
+        }
         self.feel_all(number);
         if self.channels[number].revived {
             let act = Act::Close { channel: number, at_sink: false };
@@ -127,6 +129,7 @@ impl World {
         self.last_change = self.now;
         self.channels[number].state = State::Refused;
         self.channels[number].source_gone = true;
+        self.path_channel_ended(host, number, "a channel was refused");
         if self.channels[number].revived {
             self.violate(&format!(
                 "channel {number} was admitted among others, and is refused alone: {refusal}"
@@ -204,6 +207,7 @@ impl World {
         if !wanted {
             self.ended_by_itself(host, number, reason);
         }
+        self.path_channel_ended(host, number, if wanted { "" } else { "a channel ended" });
         if again && self.now < self.scenario.times.stops {
             self.reopen(number);
         }
@@ -248,6 +252,10 @@ impl World {
             if self.fault_dice.chance(self.options.sabotage.misdeliver) {
                 message.inbox = (message.inbox + 1) % self.channels.count() as u64;
             }
+            if self.channels.get(message.inbox as usize).is_some_and(|channel| channel.tcp.is_some()) {
+                self.take_packet(host, &message);
+                continue;
+            }
             self.judge(host, &message);
             if self.fault_dice.chance(self.options.sabotage.deliver_twice) {
                 self.judge(host, &message);
@@ -266,6 +274,13 @@ impl World {
         let clock = self.hosts[host].clock;
         let channel = &mut self.channels[number];
         let judgement = channel.ledger.deliver(self.now, &message.info, message.bytes(), &clock);
+        self.count_judged(host, message, judgement);
+    }
+
+    /// Counts a delivered message, and records what is wrong with it.
+    pub(super) fn count_judged(&mut self, host: usize, message: &Delivered, judgement: Judgement) {
+        let number = message.inbox as usize;
+        let channel = &self.channels[number];
         let latency_ns = judgement.latency.0;
         let deadline = channel.plan.contract.deadline.0.max(1);
         self.outcome.messages += 1;

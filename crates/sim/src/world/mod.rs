@@ -195,7 +195,8 @@ impl World {
             hosts.push(host.map_err(|error| ScenarioError(format!("host {}: {error}", plan.config.name)))?);
         }
         let bursts = scenario.channels.iter().map(|plan| u64::from(plan.contract.burst_messages_max));
-        let burst_max = bursts.max().unwrap_or(1);
+        let paths = scenario.tcp.connections.iter().filter_map(|plan| plan.path);
+        let burst_max = bursts.chain(paths.map(|path| u64::from(path.burst_messages_max))).max().unwrap_or(1);
         let quanta = scenario.hosts.iter().map(|host| u64::from(host.config.cpu.quantum_packets));
         let quantum_max = quanta.max().unwrap_or(1);
         let names = scenario.hosts.iter().map(|host| host.config.name.to_string()).collect();

@@ -79,7 +79,12 @@ impl World {
     fn orphan_time(&self) -> Nanos {
         let signalling = &self.scenario.hosts[0].config.signalling;
         let under_way = if self.touches.is_empty() { Nanos::ZERO } else { signalling.hello_interval * 6 };
-        signalling.lease + DEADLINE_MAX + under_way + CHECK_INTERVAL + Nanos::from_millis(100)
+        signalling.lease + self.deadline_max() + under_way + CHECK_INTERVAL + Nanos::from_millis(100)
+    }
+
+    fn deadline_max(&self) -> Nanos {
+        let paths = self.scenario.tcp.connections.iter().filter_map(|plan| plan.path.as_ref());
+        paths.map(|path| path.deadline).fold(DEADLINE_MAX, Nanos::max)
     }
 
     /// Whether a host's processor or clock is disturbed, or was a moment ago.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use punctual_analysis::{Instant, Nanos};
+use punctual_analysis::{Contract, Instant, Nanos};
 use punctual_proto::api::{ChannelRefusal, Incoming, RefuseCause, RequestError, UserId};
 use punctual_proto::ids::{ListenerId, Name};
 
@@ -51,6 +51,15 @@ impl World {
         for (request, plan) in self.scenario.requests.iter().enumerate() {
             self.queue.schedule(plan.at, Event::Act(Act::Request { request }));
         }
+    }
+
+    /// Makes a request that the plan does not have; returns its index.
+    pub(super) fn request_beside(&mut self, plan: RequestPlan) -> usize {
+        self.scenario.requests.push(plan);
+        self.requests.states.push(State::None);
+        let request = self.scenario.requests.len() - 1;
+        self.request(request);
+        request
     }
 
     pub(super) fn request(&mut self, request: usize) {
@@ -104,25 +113,39 @@ impl World {
             return self.call(plan.source, Call::Decline(token));
         }
         let channel = ChannelPlan {
-            from: plan.source,
-            to: plan.asker,
-            contract: plan.contract,
+            sink_closes: request.is_multiple_of(2),
+            arrivals: if self.is_path(request) { Arrivals::Breaker } else { Arrivals::Sporadic },
+            ..self.plain_channel((plan.source, plan.asker), plan.contract)
+        };
+        let number = self.ask_beside(channel);
+        self.channels[number].token = Some(token);
+        self.path_answered(request, number);
+    }
+
+    /// A channel that is requested now, and not again.
+    pub(super) const fn plain_channel(&self, (from, to): (usize, usize), contract: Contract) -> ChannelPlan {
+        ChannelPlan {
+            from,
+            to,
+            contract,
             arrivals: Arrivals::Sporadic,
             squeezes: false,
             full: false,
             consents: true,
             silent: false,
-            // It is not requested again.
             storm: true,
             vanishes_at: None,
             opens_at: self.now,
             closes_at: None,
-            sink_closes: request.is_multiple_of(2),
+            sink_closes: false,
             reopens: false,
-        };
+        }
+    }
+
+    /// Requests a channel that the plan does not have; returns the number of the attempt.
+    pub(super) fn ask_beside(&mut self, channel: ChannelPlan) -> usize {
         self.scenario.channels.push(channel);
-        let number = self.ask(self.scenario.channels.len() - 1);
-        self.channels[number].token = Some(token);
+        self.ask(self.scenario.channels.len() - 1)
     }
 
     pub(super) fn do_decline(&mut self, host: usize, token: u64, now: Instant) -> Result<(), RequestError> {
@@ -166,6 +189,7 @@ impl World {
             return self.violate(&format!("host {host} is refused what it has not asked for: {refusal}"));
         };
         self.come_to_end(request);
+        self.path_refused(request);
         let plan = self.scenario.requests[request];
         let fits = match (plan.reply, &refusal.cause) {
             (Reply::Silent, cause) => *cause == RefuseCause::Timeout,

@@ -81,7 +81,12 @@ impl World {
         if !self.reaches(touch.place, number) {
             return;
         }
-        let recovery = self.recovery(number);
+        let is_of_tcp = self.channels[number].tcp.is_some();
+        let recovery = match touch.place {
+            // A connection does not pause: what it sends later waits behind what waited meanwhile.
+            Place::Host(host) if is_of_tcp && host == self.channels[number].plan.from => BREACH_RECOVERY,
+            _ => self.recovery(number),
+        };
         let noticed = touch.until + self.notice_time();
         let channel = &mut self.channels[number];
         if touch.data && touch.until + recovery + channel.plan.contract.deadline >= self.now {

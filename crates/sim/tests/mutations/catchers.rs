@@ -22,7 +22,7 @@ pub enum Catcher {
     Crowded,
     /// The simulator, kernel traffic that has the share that is not reserved.
     Lent,
-    /// The simulator, TCP connections beside channels.
+    /// The simulator, TCP connections beside channels and over them.
     Tcp,
     /// The simulator, one assumption broken.
     Breach,
@@ -113,7 +113,7 @@ impl Catcher {
             Self::Tight => "class tight, no link faults".into(),
             Self::Crowded => "class crowded, no link faults".into(),
             Self::Lent => "class lent, no link faults".into(),
-            Self::Tcp => "small networks, TCP connections beside channels".into(),
+            Self::Tcp => "small networks, TCP connections beside and over channels".into(),
             Self::Breach => "small networks, one assumption broken".into(),
             Self::Oracle(policy) => format!("what {policy} holds, bounds least or wider"),
             Self::Stage(policy) => format!("what {policy} admits, at and off its critical instants"),

@@ -77,4 +77,9 @@ pub const FAULTS: &[Fault] = &[
     fault(M::BytesWaitForSilence, "written bytes wait until nothing is in flight", C::Endsystems),
     fault(M::TimeWaitLeftOut, "a flow given back before TIME-WAIT is over", C::Tcp),
     fault(M::EndBeforeLastBytes, "the end of a stream before its last bytes", C::Tcp),
+    fault(
+        M::AcknowledgedEndUnreachable,
+        "a closed connection unreachable because its path has ended",
+        C::Tcp,
+    ),
 ];

@@ -10,6 +10,7 @@ mod parts;
 mod tail;
 
 use punctual_analysis::Instant;
+use punctual_analysis::mutation::{Mutation, active};
 
 use crate::challenge::Challenges;
 use crate::config::{Config, Setting};
@@ -294,7 +295,8 @@ impl Connection {
     /// Ends the connection at once because nothing can leave or come any more: without a reset. It was closed if both ends had
     /// closed and only acknowledgements were missing.
     pub fn lost(&mut self) {
-        let is_closed = matches!(self.state(), State::TimeWait | State::LastAck | State::Closing);
+        let is_closed = matches!(self.state(), State::TimeWait | State::LastAck | State::Closing)
+            && !active(Mutation::AcknowledgedEndUnreachable);
         self.time_wait = None;
         self.ended.get_or_insert(if is_closed { Ended::Closed } else { Ended::Unreachable });
         if self.ended == Some(Ended::Aborted) {

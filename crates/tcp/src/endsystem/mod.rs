@@ -221,10 +221,11 @@ impl<M: Memory> Endsystem<M> {
         self.listening(index).map(|listening| listening.arrived(packet, address)).is_some()
     }
 
-    /// An ICMP error came that quotes a segment of this host. Returns the connection that it changed.
+    /// An ICMP error came that quotes a segment of this host. Returns the connection that it changed: none over channels, whose
+    /// packets pass no router, so that the error is forged.
     pub fn error(&mut self, packet: &[u8], now: Instant) -> Option<u32> {
         let quote = icmp::parse(packet)?;
-        let index = *self.flows.get(&quote.flow)?;
+        let index = *self.flows.get(&quote.flow).filter(|index| (**index as usize) < self.flows_max)?;
         self.entry(index)?.icmp(now, &quote).then_some(index)
     }
 

@@ -23,7 +23,7 @@ const EXAMPLE: &str = "Examples:
   $ punctual sim --seed 1 --size small --uptime-h 24
   $ punctual sim --seed 1 --size small --drift-h 2     # clocks 200 ppm apart, full rate
   $ punctual sim --seeds 0..100 --class soft    # soft channels beside hard ones
-  $ punctual sim --seeds 0..100 --tcp           # TCP connections beside channels
+  $ punctual sim --seeds 0..100 --tcp           # TCP connections beside channels and over them
   $ punctual sim --seeds 0..100 --faults crash,partition --size medium
   $ punctual sim --seed 1 --topology net.toml --loss-ppm 1000
   $ cat net.toml
@@ -98,8 +98,10 @@ pub struct Sim {
     /// [default: the seed decides].
     #[arg(long, value_parser = named::<SizeChoice>)]
     size: Option<SizeChoice>,
-    /// Add TCP connections of all classes between neighbours, and check every byte and every budget. In half of the seeds,
-    /// segments are lost, doubled, delayed and corrupted.
+    /// Add TCP connections of all classes: between neighbours, and, one in three, over a path that is reserved, one channel
+    /// each way, across any number of hosts and often beside a flood. Check every byte, every budget, the bound of each path,
+    /// and that everything is given back. In half of the seeds, segments between neighbours are lost, doubled, delayed and
+    /// corrupted; faults of frames and hosts meet both kinds.
     #[arg(long, conflicts_with_all = ["uptime_h", "drift_h"])]
     tcp: bool,
     #[command(flatten)]

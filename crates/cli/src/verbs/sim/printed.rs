@@ -74,6 +74,11 @@ pub fn sums(report: &Report) -> Vec<String> {
             tcp.promised,
             counted(tcp.periods, "period"),
         ));
+        lines.push(format!(
+            "{} of them over a reserved path: {} were promised to be at the other end in time",
+            tcp.paths,
+            counted(tcp.path_packets, "packet"),
+        ));
     }
     lines.push(format!("slowest message: {} % of its deadline", report.tightness_percent));
     lines

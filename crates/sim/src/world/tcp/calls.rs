@@ -5,7 +5,7 @@ use punctual_proto::api::{RtuClass, RtuCounters, RtuId, RtuStatus, UpcallDone, W
 use punctual_tcp::endsystem::CallOutcome;
 
 use super::account::Call;
-use super::{Role, TcpHost, World};
+use super::{Place, Role, TcpHost, World};
 
 /// The call under way.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +79,9 @@ impl World {
             Role::Listener(_) => (waiting - waits).max(makes - made),
         };
         self.outcome.tcp.calls += 1;
+        if let Role::Output(index) = role {
+            self.record_packets(host, index, now);
+        }
         if units > u64::from(given) || units > u64::from(worked.units) {
             self.violate(&format!(
                 "host {host}: {role:?} has processed or made {units} segments, reports {}, was given {given}",
@@ -102,7 +105,10 @@ impl World {
         let member = &mut self.hosts[host];
         let Some(tcp) = &mut member.tcp else { return false };
         let Some(Running { id, role, worked, began, took, .. }) = tcp.running.take() else { return false };
-        let done = UpcallDone { units: worked.units, more: worked.more, took };
+        // A ring that is full is looked at again later, not at once.
+        let is_full =
+            matches!(role, Role::Output(index) if tcp.places.get(&index).is_some_and(Place::is_full));
+        let done = UpcallDone { units: worked.units, more: worked.more && !is_full, took };
         member.node.finish_upcall(work, done, now);
         tcp.called = Some(role);
         let status = member.node.handlers().find(|status| status.id == id);
@@ -132,7 +138,14 @@ impl World {
     pub(in crate::world) fn settle_called(&mut self, host: usize, now: Instant) {
         let called = self.hosts[host].tcp.as_mut().and_then(|tcp| tcp.called.take());
         match called {
-            Some(Role::Input(index) | Role::Output(index)) => self.settle_tcp(host, index, now),
+            Some(Role::Input(index)) => self.settle_tcp(host, index, now),
+            Some(Role::Output(index)) => {
+                let channel = self.outgoing_of(host, index);
+                self.settle_tcp(host, index, now);
+                if let Some(channel) = channel {
+                    self.ring_channel(host, channel, now);
+                }
+            }
             Some(Role::Listener(index)) => self.settle_listener(host, index, now),
             Some(Role::Late(link)) => self.settle_served(host, link, now),
             None => {}

@@ -6,7 +6,7 @@ use punctual_proto::api::{RtuClass, RtuEvent, RtuId};
 use punctual_proto::ids::LinkId;
 use punctual_tcp::endsystem::{CallOutcome, Late, Reset};
 
-use super::{Role, SegmentRing, Stage, TcpHost, World, hardware, sending_over, terms_of};
+use super::{Role, SegmentRing, Stage, Tag, TcpHost, World, hardware, sending_over, terms_of};
 use crate::scenario::tcp::segment_bytes;
 
 /// The handler of a link.
@@ -53,7 +53,7 @@ impl World {
     /// Each link of a host that connections use has such a handler; admission decides at once.
     pub(super) fn serve_late(&mut self, host: usize) {
         let mut links: Vec<u16> = Vec::new();
-        for talk in &self.conversations {
+        for talk in self.conversations.iter().filter(|talk| talk.path.is_none()) {
             let ends = (0..2).filter(|end| talk.plan.hosts[*end] == host);
             links.extend(ends.map(|end| talk.plan.links[end]));
         }
@@ -64,7 +64,7 @@ impl World {
             let payload_bytes = segment_bytes(&self.scenario.hosts[host], link);
             let terms = terms_of(RtuClass::BestEffort, self.scenario.tcp.cost);
             let peer = self.scenario.hosts[host].links[usize::from(link)].peer;
-            let (segments, link) = (SegmentRing::new(false), LinkId(link));
+            let (segments, link) = (SegmentRing::new(Tag::Address), LinkId(link));
             let member = &mut self.hosts[host];
             let sending = sending_over(link, payload_bytes);
             let asked = member.node.register_sender(terms, &sending, segments.ring.clone(), now);

@@ -1,10 +1,12 @@
-//! TCP connections beside channels (ADR 0054): the same endsystem and the same handlers that an engine drives, with programs
-//! that write, read, close and vanish, and checks that share no code with them.
+//! TCP connections beside channels (ADR 0054) and over them (ADR 0055): the same endsystem and the same handlers that an engine
+//! drives, with programs that write, read, close and vanish, and checks that share no code with them.
 //!
 //! | module | owns |
 //! |---|---|
 //! | `opening` | a connection from its request until everything is given back, as the engine does it |
 //! | `calls` | the calls of handlers |
+//! | `path` | both channels of a connection whose path is reserved, from the client's request until they are closed |
+//! | `joined` | such a connection on the processor: its handlers, its rings, and the packets that its channels carry |
 //! | `late` | the handler of each link for connections in TIME-WAIT, and for resets |
 //! | `wire` | segments between two hosts: faults, the classifier at the receiver, the kernel behind it |
 //! | `programs` | both ends' programs, and the bytes that they exchange ([`crate::stream`]) |
@@ -15,8 +17,10 @@
 
 mod account;
 mod calls;
+mod joined;
 mod late;
 mod opening;
+mod path;
 mod programs;
 mod promise;
 mod share;
@@ -34,7 +38,9 @@ use punctual_tcp::{Ended, Secrets};
 
 use self::account::Account;
 use self::calls::Running;
+use self::joined::Joined;
 use self::late::LateHandler;
+use self::path::{Path, path_address};
 use self::promise::Promise;
 use super::call::{Call, TcpCall};
 use super::{Event, World};
@@ -52,8 +58,9 @@ pub(super) const TCP_KEYS: u64 = 1 << 48;
 const SERVER_PORT: u16 = 80;
 /// Port of the client of connection 0.
 const CLIENT_PORT: u16 = 40_000;
-/// Connections and listeners of a host at once.
+/// Connections and listeners of a host at once, and connections over channels.
 const CONNECTIONS_MAX: usize = 64;
+const PATHS_MAX: usize = 64;
 const LISTENERS_MAX: usize = 64;
 /// Half-open connections of a listener.
 const BACKLOG: usize = 8;
@@ -84,6 +91,12 @@ pub(super) enum TcpAct {
     Read(usize, usize),
     /// An end aborts or is gone.
     Break(usize),
+    /// The client opens the channel to the server, which has opened the one from it.
+    Forward(usize),
+    /// An end has both channels.
+    Join(usize, usize),
+    /// An end closes its channels.
+    ClosePath(usize, usize),
     /// A program asks its host something.
     Ask(TcpCall),
     /// Connections that need not end by themselves are reset.
@@ -154,6 +167,8 @@ struct Place {
     held: Held,
     /// Its handlers were given back: that of its link answers for it.
     is_late: bool,
+    /// What carries its packets, if that is no link.
+    joined: Option<Joined>,
 }
 
 /// A listener.
@@ -169,15 +184,32 @@ struct Listening {
 #[derive(Clone)]
 struct SegmentRing {
     ring: SimOutbox,
-    /// Packets that were put so far. The tag of a connection's packet is its number.
+    /// Packets that were put so far.
     puts: u64,
-    has_numbers: bool,
+    tag: Tag,
     now: Instant,
+    /// Packets for a channel that the last call has put.
+    put_now: Vec<Box<[u8]>>,
+}
+
+/// What is behind a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tag {
+    /// Its number.
+    Number,
+    /// The hardware address that it goes to.
+    Address,
+    /// Nothing: it is a message of a channel.
+    None,
 }
 
 impl SegmentRing {
-    fn new(has_numbers: bool) -> Self {
-        Self { ring: SimOutbox::new(TCP_KEYS, SEGMENTS), puts: 0, has_numbers, now: Instant::ZERO }
+    fn new(tag: Tag) -> Self {
+        Self::of(SimOutbox::new(TCP_KEYS, SEGMENTS), tag)
+    }
+
+    const fn of(ring: SimOutbox, tag: Tag) -> Self {
+        Self { ring, puts: 0, tag, now: Instant::ZERO, put_now: Vec::new() }
     }
 }
 
@@ -187,7 +219,16 @@ impl Segments for SegmentRing {
     }
 
     fn put(&mut self, packet: &[u8], address: u64) {
-        let tag = if self.has_numbers { self.puts } else { address };
+        let tag = match self.tag {
+            Tag::Number => self.puts,
+            Tag::Address => address,
+            Tag::None => {
+                self.put_now.push(packet.into());
+                self.ring.send_bytes(packet, self.now);
+                self.puts += 1;
+                return;
+            }
+        };
         self.ring.send_bytes(&[packet, &tag.to_le_bytes()].concat(), self.now);
         self.puts += 1;
     }
@@ -200,6 +241,8 @@ pub(super) struct Conversation {
     /// What each end writes.
     streams: [Stream; 2],
     promise: Option<Promise>,
+    /// Its channels, if its path is reserved.
+    path: Option<Path>,
     /// Why it need not be complete, if it need not.
     excuse: Option<&'static str>,
 }
@@ -260,7 +303,8 @@ impl TcpHost {
         let mut dice = Dice::of(seed ^ (u64::from(life) << 32), Draw::TcpHost(number));
         let secret = u128::from(dice.bits()) << 64 | u128::from(dice.bits());
         Self {
-            endsystem: Endsystem::new(Secrets::new(secret.to_le_bytes()), CONNECTIONS_MAX, LISTENERS_MAX),
+            endsystem: Endsystem::new(Secrets::new(secret.to_le_bytes()), CONNECTIONS_MAX, LISTENERS_MAX)
+                .with_paths(PATHS_MAX),
             roles: BTreeMap::new(),
             places: BTreeMap::new(),
             listeners: BTreeMap::new(),
@@ -293,7 +337,9 @@ impl ConnectionPlan {
     /// Address and port of an end of connection `number`.
     fn end(&self, number: usize, end: usize) -> SocketAddr {
         let port = if end == 0 { CLIENT_PORT + number as u16 } else { SERVER_PORT + self.leader as u16 };
-        SocketAddr::new(address(self.hosts[end], self.is_v6), port)
+        let host = self.hosts[end];
+        let ip = if self.path.is_some() { path_address(host) } else { address(host, self.is_v6) };
+        SocketAddr::new(ip, port)
     }
 }
 
@@ -305,6 +351,7 @@ impl World {
             ends: Default::default(),
             streams: [0, 1].map(|end| Stream::new(key_of(number, end))),
             promise: Promise::of(plan),
+            path: plan.path.map(Path::new),
             excuse: None,
         };
         connections.iter().enumerate().map(talk).collect()
@@ -332,8 +379,17 @@ impl World {
             TcpAct::Open(number) => {
                 let host = self.conversations[number].plan.hosts[0];
                 self.plan_break(number);
+                if self.conversations[number].path.is_some() {
+                    return self.request_path(number);
+                }
                 self.call(host, Call::Tcp(TcpCall::Connect(number)));
             }
+            TcpAct::Forward(number) => self.open_forward(number),
+            TcpAct::Join(number, end) => {
+                let host = self.conversations[number].plan.hosts[end];
+                self.call(host, Call::Tcp(TcpCall::Join(number, end)));
+            }
+            TcpAct::ClosePath(number, end) => self.close_path(number, end),
             TcpAct::Accept { host, listener, life } => {
                 if self.hosts[host].life == life {
                     self.call(host, Call::Tcp(TcpCall::Accept(listener)));
@@ -358,6 +414,11 @@ impl World {
             }
             TcpCall::Abort(number, end) => {
                 self.change_tcp(host, (number, end), now, |tcp, index| tcp.abort(index));
+            }
+            TcpCall::Join(number, end) => self.join_tcp((number, end), now),
+            TcpCall::Attach(number, end) => self.attach_tcp((number, end), now),
+            TcpCall::Cut(number, end) => {
+                self.change_tcp(host, (number, end), now, |tcp, index| tcp.cut(index));
             }
             TcpCall::Release(number, end) => {
                 self.change_tcp(host, (number, end), now, |tcp, index| tcp.release(index, now));

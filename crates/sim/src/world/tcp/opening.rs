@@ -8,8 +8,8 @@ use punctual_tcp::{Flow, State};
 
 use super::account::Account;
 use super::{
-    BACKLOG, Conversation, Event, Inlet, Listening, Place, RING, Role, SegmentRing, Stage, TcpAct, World,
-    key_of, sending_over, terms_of,
+    BACKLOG, Conversation, Event, Inlet, Listening, Place, RING, Role, SegmentRing, Stage, Tag, TcpAct,
+    World, key_of, sending_over, terms_of,
 };
 use crate::filters::Held;
 use crate::memory::{SimInbox, SimMemory, SimOutbox};
@@ -27,7 +27,9 @@ impl World {
     /// Listens wherever a server of the plan is; admission decides at once, because the idle state is compared with it later.
     pub(super) fn listen_tcp(&mut self, host: usize) {
         for number in 0..self.conversations.len() {
-            let is_used = |talk: &Conversation| talk.plan.leader == number && !talk.plan.is_left_out;
+            let is_used = |talk: &Conversation| {
+                talk.plan.leader == number && !talk.plan.is_left_out && talk.path.is_none()
+            };
             let (plan, is_used) = (&self.conversations[number].plan, self.conversations.iter().any(is_used));
             if is_used && plan.hosts[1] == host {
                 self.listen_over(host, plan.links[1], number);
@@ -44,7 +46,7 @@ impl World {
         let member = &mut self.hosts[host];
         let Some(tcp) = &mut member.tcp else { return };
         let Some(index) = tcp.endsystem.listen(&plan.config, BACKLOG) else { return };
-        let segments = SegmentRing::new(false);
+        let segments = SegmentRing::new(Tag::Address);
         let sending = sending_over(LinkId(link), payload_bytes);
         let asked = member.node.register_sender(terms, &sending, segments.ring.clone(), now);
         while let Some(decision) = member.node.poll_decision() {
@@ -77,7 +79,7 @@ impl World {
     }
 
     /// The rings of a program, whose end of them is kept.
-    fn make_rings(&mut self, (number, end): (usize, usize)) -> Rings<SimMemory> {
+    pub(super) fn make_rings(&mut self, (number, end): (usize, usize)) -> Rings<SimMemory> {
         let (slots, chunk_bytes) = RING;
         let host = self.conversations[number].plan.hosts[end];
         let outbox = SimOutbox::new(key_of(number, end), slots);
@@ -134,7 +136,7 @@ impl World {
         let plan = self.conversations[number].plan;
         let host = plan.hosts[end];
         let terms = terms_of(plan.classes[end], self.scenario.tcp.cost);
-        let segments = SegmentRing::new(true);
+        let segments = SegmentRing::new(Tag::Number);
         let link = LinkId(plan.links[end]);
         let sending = sending_over(link, u32::from(plan.config.mtu_bytes));
         self.conversations[number].ends[end].stage = Stage::Asked;
@@ -154,12 +156,13 @@ impl World {
         };
         tcp.roles.extend([(input, Role::Input(index)), (output, Role::Output(index))]);
         let of = (number, end);
-        let place = Place { of, input, output, segments, granted: 0, held: Held::default(), is_late: false };
+        let held = Held::default();
+        let place = Place { of, input, output, segments, granted: 0, held, is_late: false, joined: None };
         tcp.places.insert(index, place);
         self.handle_rtu_events(host, now);
     }
 
-    fn refuse_tcp(&mut self, number: usize) {
+    pub(super) fn refuse_tcp(&mut self, number: usize) {
         self.conversations[number].excuse.get_or_insert("a handler was refused");
         self.conversations[number].promise = None;
         self.outcome.tcp.refused += 1;
@@ -203,7 +206,8 @@ impl World {
         let (number, end) = place.of;
         let plan = self.conversations[number].plan;
         let terms = terms_of(plan.classes[end], cost);
-        let waits_from = (id == place.input).then_some(end == 0);
+        let is_joined = place.joined.is_some();
+        let waits_from = (id == place.input).then_some(end == 0 || is_joined);
         tcp.accounts.insert(id, Account::new(terms, grant, waits_from));
         if let Some(promise) = &mut self.conversations[number].promise {
             promise.grant(end, grant, id == place.input);
@@ -216,8 +220,13 @@ impl World {
         let inlet = Inlet { index, held: place.held.clone() };
         let ends = (plan.end(number, end), plan.end(number, 1 - end));
         let input = place.input;
-        tcp.driver.flows.insert(ends, inlet);
+        if is_joined {
+            self.ask_tcp(TcpCall::Attach(number, end));
+        } else {
+            tcp.driver.flows.insert(ends, inlet);
+        }
         self.conversations[number].ends[end].stage = Stage::Opening;
+        let Some(tcp) = &mut self.hosts[host].tcp else { return };
         // Packets may have come by way of the listener.
         if tcp.endsystem.has_input(index) {
             self.hosts[host].node.make_ready(input, now);
@@ -257,16 +266,18 @@ impl World {
         tcp.driver.flows.remove(&(plan.end(number, end), plan.end(number, 1 - end)));
         self.check_wait(number, end);
         self.over_tcp(number, end);
-        if place.segments.ring.is_held() {
+        // The ring of a channel is the node's until that is closed.
+        if place.joined.is_none() && place.segments.ring.is_held() {
             self.violate(&format!(
                 "connection {number}: the ring of its segments at host {host} is still held"
             ));
         }
     }
 
-    fn over_tcp(&mut self, number: usize, end: usize) {
+    pub(super) fn over_tcp(&mut self, number: usize, end: usize) {
         let state = &mut self.conversations[number].ends[end];
         (state.stage, state.index) = (Stage::Over, None);
+        self.part_from_path(number, end);
     }
 
     /// Something of a connection has changed: has its output handler called when it has work, and notifies its program.
@@ -274,14 +285,14 @@ impl World {
         let member = &mut self.hosts[host];
         let Some(tcp) = &mut member.tcp else { return };
         let Some(place) = tcp.places.get(&index) else { return };
-        let ((number, end), output) = (place.of, place.output);
+        let ((number, end), output, is_joined) = (place.of, place.output, place.joined.is_some());
         if self.conversations[number].ends[end].stage == Stage::Asked {
             return;
         }
         if place.is_late {
             return self.settle_late(host, index, now);
         }
-        match tcp.endsystem.due(index, now) {
+        match tcp.endsystem.due(index, now).map(|due| place.not_before_room(due, now)) {
             Some(due) if due <= now => {
                 member.node.make_ready_at(output, None);
                 member.node.make_ready(output, now);
@@ -305,7 +316,7 @@ impl World {
             self.hosts[host].node.make_ready_at(output, Some(now + LAST_SEGMENT_CHECK));
         } else if is_over {
             self.give_back_tcp(host, index, now);
-        } else if only_waits {
+        } else if only_waits && !is_joined {
             self.enter_time_wait(host, index, now);
         }
     }
@@ -363,7 +374,9 @@ impl World {
 
     /// A program's request reaches its host, if its end is still there.
     pub(super) fn pass_tcp(&mut self, call: TcpCall) {
-        let (TcpCall::Ready(number, end)
+        let (TcpCall::Attach(number, end)
+        | TcpCall::Cut(number, end)
+        | TcpCall::Ready(number, end)
         | TcpCall::Close(number, end)
         | TcpCall::Abort(number, end)
         | TcpCall::Release(number, end)) = call

@@ -12,6 +12,8 @@ use crate::world::call::TcpCall;
 
 /// Longest message of a bulk transfer.
 const BULK_BYTES_MAX: u64 = 6_000;
+/// Budgets of periods that are written at once while the window of a connection opens.
+const WARM_BUDGETS: u32 = 3;
 /// Time after which a writer tries again, at most.
 const RETRY_MAX: Nanos = Nanos::from_millis(1);
 /// Time of a program between two steps, at most.
@@ -33,6 +35,7 @@ impl World {
         self.conversations[number].ends[end].stage = Stage::Open;
         self.note_tcp(number, end, TcpMoment::Opened);
         self.outcome.tcp.opened += u64::from(end == 0);
+        self.outcome.tcp.paths += u64::from(end == 0 && self.conversations[number].path.is_some());
         self.soon_tcp(STEP_MAX, TcpAct::Write(number, end));
     }
 
@@ -102,14 +105,20 @@ impl World {
         let talk = &mut self.conversations[number];
         let Some(promise) = &mut talk.promise else { return self.close_tcp(number, end) };
         let (written, read) = (talk.streams[end].written(), talk.streams[end].read());
-        let (len, is_warm, period) = (promise.budget_bytes(), promise.is_warm(read), promise.period());
+        let (len, was_on) = (promise.budget_bytes(), promise.is_on());
+        let (is_warm, period) = (promise.is_warm(read), promise.period());
         if !is_warm && written > read {
             // The reader continues this.
             return;
         }
         if !is_warm {
-            self.put_tcp(number, end, len);
+            self.put_tcp(number, end, len * WARM_BUDGETS);
             return;
+        }
+        if !was_on {
+            // What came before has no part in the windows of what is promised.
+            let at = self.now + period * 3;
+            return self.queue.schedule(at, Event::Tcp(TcpAct::Write(number, end)));
         }
         promise.wrote(written + u64::from(len));
         self.put_tcp(number, end, len);

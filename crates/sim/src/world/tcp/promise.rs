@@ -6,10 +6,14 @@
 //! and leaves its link by e + `sent` of the output handler's grant. It is at the receiver's host after the link's propagation,
 //! is taken by its processor after the release latency, and is released there by the same rule, on that host's clock. It is at
 //! the program by that release + the bound of the input handler.
+//!
+//! *Over channels* (ADR 0055) it is in its channel's ring by e + the bound of the output handler, its logical arrival is I
+//! behind the one before it at most, and it is at the input handler D after that. The windows of the connection must hold what
+//! is under way meanwhile: the plan draws such periods and deadlines.
 
 use std::collections::VecDeque;
 
-use punctual_analysis::{Instant, Nanos};
+use punctual_analysis::{Contract, Instant, Nanos};
 use punctual_proto::api::{RtuClass, RtuGrant};
 
 use crate::scenario::{ConnectionPlan, Writes};
@@ -17,6 +21,8 @@ use crate::time::{HostClock, SimTime};
 
 /// Segments after which the window of the connection is open for all that may be under way.
 const WARM_SEGMENTS: u64 = 96;
+/// The same over channels, where less is under way (`scenario::paths`).
+const WARM_SEGMENTS_PATH: u64 = 64;
 /// Bytes of a TCP header with timestamps.
 const TCP_BYTES: u32 = 32;
 
@@ -37,6 +43,8 @@ pub(super) struct Promise {
     releases: VecDeque<Instant>,
     /// The same at the receiver.
     releases_in: VecDeque<Instant>,
+    /// Contract of the channel, and the latest logical arrival of the last segment, if the path is reserved.
+    path: Option<(Contract, Instant)>,
     is_on: bool,
 }
 
@@ -56,6 +64,7 @@ impl Promise {
             due: VecDeque::new(),
             releases: VecDeque::new(),
             releases_in: VecDeque::new(),
+            path: plan.path.map(|path| (path, Instant::ZERO)),
             is_on: false,
         })
     }
@@ -76,14 +85,15 @@ impl Promise {
 
     /// Whether the window is open after so many bytes.
     pub const fn is_warm(&mut self, read: u64) -> bool {
-        self.is_on |= read >= WARM_SEGMENTS * self.segment_bytes as u64;
+        let segments = if self.path.is_some() { WARM_SEGMENTS_PATH } else { WARM_SEGMENTS };
+        self.is_on |= read >= segments * self.segment_bytes as u64;
         self.is_on
     }
 
     /// A handler of an end was granted.
-    pub const fn grant(&mut self, end: usize, grant: &RtuGrant, is_input: bool) {
+    pub fn grant(&mut self, end: usize, grant: &RtuGrant, is_input: bool) {
         match (end, is_input) {
-            (0, false) => self.sent = grant.sent,
+            (0, false) => self.sent = grant.sent.or(grant.bound),
             (1, true) => self.bound = grant.bound,
             _ => {}
         }
@@ -101,7 +111,13 @@ impl Promise {
             let mut released = Instant::ZERO;
             for _ in 0..self.units {
                 let left = self.window(now).next(&mut self.releases) + sent;
-                let there = receiver.read(sender.when(left) + travels);
+                let there = receiver.read(match &mut self.path {
+                    Some((path, last)) => {
+                        *last = left.max(*last + path.interval());
+                        sender.when(*last) + path.deadline
+                    }
+                    None => sender.when(left) + travels,
+                });
                 released = self.window(there).next(&mut self.releases_in);
             }
             self.due.push_back((end, receiver.when(released + bound)));
@@ -159,6 +175,7 @@ mod tests {
             due: VecDeque::new(),
             releases: VecDeque::new(),
             releases_in: VecDeque::new(),
+            path: None,
             is_on: true,
         };
         let clocks = [HostClock::new(0, 0), HostClock::new(0, 0)];

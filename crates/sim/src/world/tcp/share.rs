@@ -41,7 +41,10 @@ impl World {
             };
             // b_p is 1: both classes have as many calls as units.
             let calls = (costs.dispatch() + cost.run + cost.unit) * units;
-            let over = usize::from(plan.links[end]) == link;
+            // What goes over channels is theirs.
+            let is_joined = place.joined.is_some();
+            let sent = if is_joined { Nanos::ZERO } else { sent };
+            let over = !is_joined && usize::from(plan.links[end]) == link;
             if tcp.accounts.contains_key(&place.input) {
                 shares.cpu_ppm += ppm(calls, period);
                 shares.count += 1;

@@ -1,9 +1,11 @@
 //! What must be true of connections when they are over: all bytes are there, TIME-WAIT was kept, and everything was given back.
 
-use punctual_analysis::{Instant, Nanos, Ppm};
+use punctual_analysis::{Instant, Nanos, Policing, Ppm};
 use punctual_tcp::Ended;
 
-use super::{CONNECTIONS_MAX, Role, Stage, World};
+use super::path::Path;
+use super::{CONNECTIONS_MAX, PATHS_MAX, Role, Stage, World};
+use crate::scenario::HostPlan;
 use crate::world::call::TcpCall;
 
 /// Time for the resets of connections that need not end by themselves.
@@ -19,7 +21,9 @@ impl World {
         let (Some(left), Some(came)) = (state.wire.fin_left, state.wire.fin_came) else { return };
         let host = talk.plan.hosts[end];
         let is_ordinary = state.ended.is_none_or(|ended| ended == Ended::Closed) && !state.wire.was_reset;
-        if left >= came || !is_ordinary || !self.hosts[host].has_been_well() {
+        // An end that has given its channels back has seen everything.
+        let is_cut = talk.path.as_ref().is_some_and(Path::is_ending);
+        if left >= came || is_cut || !is_ordinary || !self.hosts[host].has_been_well() {
             return;
         }
         let wait = talk.plan.config.msl * 2;
@@ -31,14 +35,35 @@ impl World {
         }
     }
 
+    /// What a reserved path carries beyond its contract is best effort. Where hosts cap that, it may be next to nothing.
+    fn excuse_starved(&mut self) {
+        let is_capped = |host: &HostPlan| {
+            let cpu = &host.config.cpu;
+            let links =
+                host.config.links.iter().map(|link| link.best_effort_cap.min(link.best_effort_flow_cap));
+            links.chain([cpu.best_effort_cpu_cap, cpu.best_effort_flow_cpu_cap]).any(|cap| cap < Ppm::ONE)
+        };
+        if !self.scenario.hosts.iter().any(is_capped) {
+            return;
+        }
+        for talk in &mut self.conversations {
+            let is_over = talk.ends.iter().all(|end| end.stage == Stage::Over);
+            if !is_over && talk.plan.path.is_some_and(|path| path.policing == Policing::Demote) {
+                talk.excuse.get_or_insert("best effort is capped");
+            }
+        }
+    }
+
     /// Connections that need not end by themselves are reset now.
     pub(super) fn end_excused(&mut self) {
+        self.excuse_starved();
         for number in 0..self.conversations.len() {
             for end in 0..2 {
                 if self.conversations[number].excuse.is_some() {
                     self.conversations[number].ends[end].is_released = true;
                     self.conversations[number].ends[end].unread.clear();
                     self.ask_tcp(TcpCall::Abort(number, end));
+                    self.part_from_path(number, end);
                 }
             }
         }
@@ -49,6 +74,12 @@ impl World {
         for number in 0..self.conversations.len() {
             self.check_complete(number);
             self.check_rings(number);
+        }
+        for attempt in self.channels.numbers() {
+            if self.channels[attempt].tcp.is_some() {
+                let lost = self.channels[attempt].ledger.lost(self.now);
+                self.report_lost(attempt, &lost);
+            }
         }
         for host in 0..self.hosts.len() {
             self.check_given_back(host);
@@ -101,7 +132,8 @@ impl World {
     fn check_given_back(&mut self, host: usize) {
         let member = &self.hosts[host];
         let Some(tcp) = &member.tcp else { return };
-        let connections = (0..CONNECTIONS_MAX as u32).filter(|index| tcp.endsystem.status(*index).is_some());
+        let connections =
+            (0..(CONNECTIONS_MAX + PATHS_MAX) as u32).filter(|index| tcp.endsystem.status(*index).is_some());
         let roles = tcp.roles.values().filter(|role| !matches!(role, Role::Listener(_) | Role::Late(_)));
         let known = tcp.listeners.len() + tcp.lates.len() + member.bodies.count();
         let waiting: u32 = tcp.listeners.values().map(|listening| listening.held.get()).sum();

@@ -127,7 +127,7 @@ impl World {
     }
 
     /// Notes resets and ends of streams that leave or come.
-    fn trace_segment(&mut self, host: usize, seen: &Seen, leaves: bool) {
+    pub(super) fn trace_segment(&mut self, host: usize, seen: &Seen, leaves: bool) {
         let (here, there) = if leaves { (seen.from, seen.to) } else { (seen.to, seen.from) };
         let Some((number, end)) = self.end_of(host, here, there) else { return };
         let now = self.now;
