@@ -99,6 +99,7 @@ mod tests {
         for text in ["", "no room", "kein Platz für Übergrößen", "定員に達しました", "לא", "naïve 👍"]
         {
             assert_eq!(harmless(text), text);
+            assert!(matches!(harmless(text), Cow::Borrowed(_)), "what is harmless is not copied");
         }
         assert_eq!(harmless("a\x1b[2J\r\nb\u{9b}31m\u{202e}c\u{2028}d\x7f"), "a�[2J��b�31m�c�d�");
         assert_eq!(harmless_lines("a\tb\nc\x1b\r"), "a\tb\nc��");

@@ -9,6 +9,7 @@ use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, LinkId, Name, NodeId, Pa
 use punctual_proto::limits::*;
 use punctual_proto::linksched::{BestEffortKey, Guaranteed, LinkParameters, LinkScheduler};
 use punctual_proto::node::Node;
+use punctual_proto::signalling::RTCOP_VERSION;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 use punctual_rig::handlers::cpu;
@@ -93,6 +94,37 @@ fn signalling_that_waits_for_the_processor_is_bounded() {
     world.run_for(Nanos::from_secs(1));
     assert_eq!(world.nodes[1].frames_held(LEFT), 0);
     assert!(world.nodes[1].status(world.now).links[0].alive, "the neighbour is heard all the same");
+}
+
+/// Packets of a neighbour are handled in the order in which they came: its replies refer to what it sent before.
+#[test]
+fn signalling_is_handled_in_the_order_of_its_arrival() {
+    let mut world = World::line(2, RATE);
+    world.run_for(Nanos::from_millis(10));
+    let counted = |world: &World| {
+        let drops = world.nodes[1].status(world.now).drops;
+        (drops.malformed, drops.unauthenticated)
+    };
+    let before = counted(&world);
+    // Too short to be a packet, and one without a valid signature.
+    let mut forged = [0; 100];
+    forged[0] = RTCOP_VERSION;
+    for packet in [&[7; 3][..], &forged, &forged, &[7; 3]] {
+        arrive(&mut world, 1, Port::Signalling, packet);
+    }
+    let (mut seen, mut now) = (vec![before], world.now);
+    for _ in 0..1_000 {
+        if let Some(work) = world.nodes[1].begin_work(now) {
+            world.nodes[1].finish_work(work, now);
+        }
+        let counts = counted(&world);
+        if seen.last() != Some(&counts) {
+            seen.push(counts);
+        }
+        now = now + Nanos::from_millis(1);
+    }
+    let after = |malformed, unauthenticated| (before.0 + malformed, before.1 + unauthenticated);
+    assert_eq!(seen, [before, after(1, 0), after(1, 1), after(1, 2), after(2, 2)]);
 }
 
 /// More senders, and more messages of each, than a port reassembles at once: the oldest are dropped, and

@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use punctual_proto::api::{Port, RtuClass, RtuCost, RtuTerms};
+use punctual_proto::api::{Event, Notice, Port, RtuClass, RtuCost, RtuTerms};
 use punctual_proto::config::Admission;
 use punctual_proto::ids::{ChannelNumber, Cookie, LinkId, NodeId, PathId};
 use punctual_proto::limits::{BEST_EFFORT_SENDERS_MAX, HEADER_BYTES};
@@ -112,6 +112,31 @@ fn a_message_on_its_way_allocates_nothing() {
     // HELLOs and refreshes are not messages on their way: the quietest of three stretches of 100 ms counts.
     let quietest = (0..5).map(|_| allocations(&mut world, &open, contract, 20, &send)).min().unwrap();
     assert_eq!(quietest, 0);
+}
+
+/// However many notices nobody reads: room for them was made when their channels opened.
+#[test]
+fn a_notice_allocates_nothing() {
+    const CHANNELS: usize = 12;
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut world = World::line(3, BitRate(400_000_000));
+    world.audit = None;
+    let contract = Contract::new(100, Rate::per_second(10).unwrap(), 1, Nanos::from_millis(50)).unwrap();
+    let open: Vec<_> = (0..CHANNELS).map(|_| world.open(0, 2, contract).unwrap()).collect();
+    for open in &open {
+        allocations(&mut world, open, contract, 2, &[1; 100]);
+        open.outbox.push_beyond_room(&[2; 100], 6, world.now);
+    }
+    COUNTED.store(0, Ordering::Relaxed);
+    COUNTING.store(true, Ordering::Relaxed);
+    for open in &open {
+        world.nodes[0].handle_ring(open.source, world.now);
+    }
+    COUNTING.store(false, Ordering::Relaxed);
+    assert_eq!(COUNTED.load(Ordering::Relaxed), 0);
+    let events = std::iter::from_fn(|| world.nodes[0].poll_event());
+    let policed = events.filter(|event| matches!(event, Event::Notice { notice: Notice::Policed, .. }));
+    assert_eq!(policed.count(), CHANNELS);
 }
 
 /// Memory that one more channel takes at all hosts, and memory that the nodes report for it, without the

@@ -35,3 +35,64 @@ pub(super) fn period_possible(
     }
     Some(long)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Urgency;
+
+    fn demand(period: u64) -> Demand {
+        Demand {
+            cost: Nanos(1),
+            unit_cost_max: Nanos(1),
+            period: Nanos(period),
+            release_latency: Nanos::ZERO,
+            early: Nanos::ZERO,
+            urgency: Urgency::default(),
+            soft: None,
+        }
+    }
+
+    /// Every least period is found to within a 64th of the power of two below it, never below it, in at most 48 trials; where
+    /// the requested period or that of the utilisation suffices, it is that one.
+    #[test]
+    fn the_shortest_period_that_fits_is_found_to_within_a_sixty_fourth() {
+        for (own, at_least) in [(1_000, 0), (1_000, 1_000), (10, 1_000), (1_024, 7)] {
+            let begin = own.max(at_least);
+            for least in (0..9_000).step_by(7).chain([begin - 1, begin, begin + 1, 2 * begin, 2 * begin + 1])
+            {
+                let mut trials = 0;
+                let found = period_possible(&demand(own), Some(Nanos(at_least)), |demand| {
+                    trials += 1;
+                    demand.period.0 >= least
+                });
+                let found = found.expect("there is one").0;
+                let mut below = begin;
+                while 2 * below < least {
+                    below *= 2;
+                }
+                let precision = if least <= begin { 0 } else { below.div_ceil(64) };
+                assert!(
+                    (least.max(begin)..=least.max(begin) + precision).contains(&found),
+                    "{least}: {found}"
+                );
+                assert!(trials <= 48, "{trials}");
+                if least <= begin {
+                    assert_eq!((found, trials), (begin, 1), "{least}");
+                }
+            }
+        }
+    }
+
+    /// Without a free share there is no period, nor beyond the longest span.
+    #[test]
+    fn a_period_that_is_longer_than_the_longest_span_is_none() {
+        assert_eq!(period_possible(&demand(1), None, |_| true), None);
+        assert_eq!(period_possible(&demand(1_000), Some(Nanos(1)), |_| false), None);
+        let longest = |least: u64| {
+            period_possible(&demand(SPAN_MAX.0), Some(Nanos(1)), |demand| demand.period.0 >= least)
+        };
+        assert_eq!(longest(SPAN_MAX.0), Some(SPAN_MAX));
+        assert!(longest(2 * SPAN_MAX.0).is_some() && longest(4 * SPAN_MAX.0).is_none());
+    }
+}

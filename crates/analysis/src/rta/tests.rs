@@ -160,3 +160,140 @@ fn segments_are_those_of_the_units() {
         }
     }
 }
+
+/// A job in the simulations: when it is released, what it still takes, and whether it counts before others of its time.
+#[derive(Clone, Copy)]
+struct Job {
+    task: usize,
+    released: u64,
+    due: u64,
+    left: u64,
+}
+
+/// A busy window, tick by tick: first `blocking`, then of all jobs that are released the one that `first` orders first. Returns
+/// each job's end. The last `safe` ticks of a job are not interrupted.
+fn run_window(
+    mut jobs: Vec<Job>,
+    blocking: u64,
+    safe: impl Fn(&Job) -> u64,
+    first: impl Fn(&Job) -> (u64, u64),
+) -> Vec<(Job, u64)> {
+    let (mut ended, mut running) = (Vec::new(), None);
+    for now in blocking.. {
+        let next = running.or_else(|| {
+            let ready = jobs.iter().enumerate().filter(|(_, job)| job.released <= now);
+            ready.min_by_key(|(_, job)| first(job)).map(|(index, _)| index)
+        });
+        let Some(index) = next else { return ended };
+        jobs[index].left -= 1;
+        running = (jobs[index].left <= safe(&jobs[index])).then_some(index);
+        if jobs[index].left == 0 {
+            ended.push((jobs.swap_remove(index), now + 1));
+            running = None;
+        }
+    }
+    ended
+}
+
+fn tiny_tasks(rng: &mut rand::rngs::SmallRng, preemption: Preemption, jitter_max: u64) -> Vec<Task> {
+    use rand::Rng;
+    let count = rng.random_range(1..4);
+    let task = |_| {
+        let (cost, period) = (rng.random_range(1..5), rng.random_range(4..14));
+        let deadline = rng.random_range(1..18);
+        let task = Task::new(Nanos(cost), Nanos(period), Nanos(deadline), preemption);
+        task.with_jitter(Nanos(rng.random_range(0..=jitter_max)))
+    };
+    (0..count).map(task).collect()
+}
+
+/// All jobs of a task that are released in a window of `span`: as early, and as close together, as its jitter allows.
+fn released(index: usize, task: &Task, span: u64) -> impl Iterator<Item = Job> {
+    let Task { cost, period, deadline, jitter, .. } = *task;
+    let at = move |job: u64| (period.0 * job).saturating_sub(jitter.0);
+    let jobs = (0..).map(at).take_while(move |released| *released < span);
+    jobs.map(move |released| Job { task: index, released, due: released + deadline.0, left: cost.0 })
+}
+
+/// In sets of a few nanoseconds each tick counts: the response times under fixed priorities are those of the busy window in
+/// which all is released at once.
+#[test]
+fn response_times_are_those_of_the_window_in_which_all_is_released_at_once() {
+    use rand::{Rng, SeedableRng};
+    let (mut bounded, mut unbounded, mut later_jobs) = (0, 0, 0);
+    for seed in 0..3_000 {
+        let mut rng = rand::rngs::SmallRng::seed_from_u64(seed);
+        let preemption =
+            [Preemption::Full, Preemption::None, Preemption::BetweenUnits(Nanos(2))][seed as usize % 3];
+        let tasks = tiny_tasks(&mut rng, preemption, 6);
+        let blocking = rng.random_range(0..5);
+        let found = fixed_priority::response_time(&tasks, Nanos(blocking)).expect("it is short");
+        let share: f64 = tasks.iter().map(|task| task.cost.0 as f64 / task.period.0 as f64).sum();
+        let Some(found) = found else {
+            assert!(share > 1.0 - 1e-9, "seed {seed}");
+            unbounded += 1;
+            continue;
+        };
+        let (index, own) = (tasks.len() - 1, tasks[tasks.len() - 1]);
+        let jobs = tasks.iter().enumerate().flat_map(|(index, task)| released(index, task, 3_000)).collect();
+        // Own jobs are the least urgent: only their last segment is not interrupted.
+        let safe = |job: &Job| if job.task == index { own.segment_last.0 - 1 } else { 0 };
+        let ended = run_window(jobs, blocking, safe, |job| (u64::from(job.task == index), job.released));
+        let responses =
+            ended.iter().filter(|(job, _)| job.task == index).map(|(job, end)| end - job.released);
+        let responses: Vec<_> = responses.collect();
+        assert_eq!(Some(found.0), responses.iter().copied().max(), "seed {seed}: {tasks:?} {blocking}");
+        later_jobs += u32::from(responses[0] < found.0);
+        bounded += 1;
+    }
+    assert!(bounded > 1_500 && unbounded > 100 && later_jobs > 20, "{bounded} {unbounded} {later_jobs}");
+}
+
+/// Under EDF the worst window of a task is one in which all others are released at once, and its own jobs as close together as
+/// they may be before some time: all of these windows are tried.
+#[test]
+fn response_times_under_edf_are_the_longest_of_all_windows() {
+    use rand::{Rng, SeedableRng};
+    let mut compared = 0;
+    for seed in 0..250 {
+        let mut rng = rand::rngs::SmallRng::seed_from_u64(seed);
+        let tasks = tiny_tasks(&mut rng, Preemption::Full, 0);
+        let blocking = rng.random_range(0..4);
+        let found = edf::response_times(&tasks, Nanos(blocking), Convention::TextBook).expect("it is short");
+        let whole: u64 = tasks.iter().map(|task| task.period.0).product();
+        let used: u64 = tasks.iter().map(|task| task.cost.0 * (whole / task.period.0)).sum();
+        if used > whole || used == whole && blocking > 0 {
+            assert_eq!(found, vec![None; tasks.len()], "seed {seed}");
+            continue;
+        }
+        // Otherwise the window is too long to try.
+        if used * 100 > whole * 85 {
+            continue;
+        }
+        for (index, own) in tasks.iter().enumerate() {
+            let mut longest = 0;
+            for offset in 0..110 {
+                let others = tasks.iter().enumerate().filter(|(other, _)| *other != index);
+                let mut jobs: Vec<Job> =
+                    others.flat_map(|(other, task)| released(other, task, 230)).collect();
+                let Task { cost, period, deadline, .. } = *own;
+                jobs.extend(
+                    (0..=offset / period.0).map(|back| offset - back * period.0).map(|released| Job {
+                        task: index,
+                        released,
+                        due: released + deadline.0,
+                        left: cost.0,
+                    }),
+                );
+                // Of jobs that are due at the same time the task's own is last.
+                let ended = run_window(jobs, blocking, |_| 0, |job| (job.due, u64::from(job.task == index)));
+                let own = ended.iter().find(|(job, _)| job.task == index && job.released == offset);
+                // Without an end in the window, the window had ended before.
+                longest = longest.max(own.map_or(0, |(_, end)| end - offset));
+            }
+            assert_eq!(found[index], Some(Nanos(longest)), "seed {seed}, task {index}: {tasks:?} {blocking}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 150, "{compared}");
+}

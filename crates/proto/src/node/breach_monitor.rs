@@ -368,4 +368,92 @@ mod tests {
         flow.note_count(0, at(3));
         assert_eq!(flow.rate, BitRate(0));
     }
+
+    /// What the neighbour reports counts for a lease, and packets that waited for the link within the last second make it the
+    /// link: to the nanosecond.
+    #[test]
+    fn reports_and_full_drivers_are_evidence_until_they_are_too_old() {
+        use crate::node::tests::{LINK, NOW, node};
+        let now = NOW + Nanos::from_secs(100);
+        let cause = |report_age: Nanos, full_age: Nanos| {
+            let mut node = node();
+            let late = Lateness { times: 3, by_max: Nanos(7) };
+            let late = LateArrivals { late, received: BitRate(1_000_000), span: Nanos::from_secs(1) };
+            node.breach_watch.links[0].reported = Some((late, now - report_age));
+            node.plane.link_state_mut(LINK).note_full(now - full_age);
+            node.check_breaches(now);
+            let breach = node.breach_watch.links[0].breach;
+            assert_eq!(
+                node.breach_watch.next.is_some(),
+                breach.is_some(),
+                "it looks again while there is one"
+            );
+            assert!(breach.is_none_or(|breach| breach.late == late.late));
+            breach.map(|breach| breach.cause)
+        };
+        let (lease, second) = (node().plane.config().signalling.lease, LATE_ARRIVALS_INTERVAL);
+        let configured = node().plane.link_state(LINK).config().rate;
+        let slow = Some(Cause::SlowLink { drains: BitRate(1_000_000), configured });
+        assert_eq!(cause(Nanos::ZERO, second - Nanos(1)), slow);
+        assert_eq!(cause(Nanos::ZERO, second), Some(Cause::LongerTravel));
+        assert_eq!([cause(lease - Nanos(1), Nanos::ZERO), cause(lease, Nanos::ZERO)], [slow, None]);
+    }
+
+    /// A breach whose rate has changed is announced anew, after a second at the soonest; one of a graver cause at once.
+    #[test]
+    fn a_breach_is_refined_once_a_second() {
+        use crate::node::tests::{LINK, NOW, node};
+        let begun = NOW + Nanos::from_secs(100);
+        let mut node = node();
+        let mut seen = |age: Nanos, mega: u64, foreign: u64| {
+            let (now, received) = (begun + age, BitRate(mega * 1_000_000));
+            let late = LateArrivals { late: Lateness::default(), received, span: Nanos::from_secs(1) };
+            node.breach_watch.links[0].reported = Some((late, now));
+            node.handle_foreign_traffic(LINK, BitRate(foreign * 1_000_000));
+            node.plane.link_state_mut(LINK).note_full(now);
+            node.check_breaches(now);
+            let watched = &node.breach_watch.links[0];
+            (watched.breach.map(|breach| breach.cause), watched.announced == now)
+        };
+        let of = |mega: u64| {
+            Some(Cause::SlowLink { drains: BitRate(mega * 1_000_000), configured: BitRate(40_000_000) })
+        };
+        let second = LATE_ARRIVALS_INTERVAL;
+        assert_eq!(seen(Nanos::ZERO, 4, 0), (of(4), true));
+        assert_eq!(seen(second - Nanos(1), 10, 0), (of(4), false));
+        assert_eq!(seen(second, 5, 0), (of(4), false), "a quarter is no other rate");
+        assert_eq!(seen(second, 10, 0), (of(10), true));
+        let foreign = Some(Cause::ForeignTraffic { rate: BitRate(29_000_000) });
+        assert_eq!(seen(second + Nanos(1), 10, 39), (foreign, true), "what came was ours");
+        assert!(!seen(second + Nanos(2), 10, 0).1, "the lighter cause has to wait");
+    }
+
+    /// A neighbour gets a report about its late packets when they break its promise, and then one each second while they do.
+    #[test]
+    fn late_packets_are_reported_once_a_second() {
+        use crate::node::tests::{LINK, NOW, node};
+        let begun = NOW + Nanos::from_secs(100);
+        let mut node = node();
+        let mut reported = |age: Nanos, late: u64| {
+            let now = begun + age;
+            let watch = node.signalling.arrivals_mut(LINK).expect("a neighbour");
+            for slot in (0..late).rev() {
+                watch.late(Nanos(5), now - WATCH_SLOT * slot);
+            }
+            node.check_breaches(now);
+            node.breach_watch.links[0].reported_at == Some(now)
+        };
+        let second = LATE_ARRIVALS_INTERVAL;
+        assert!(!reported(Nanos::ZERO, 2), "twice is no breach");
+        assert!(reported(second, 3));
+        assert!(!reported(second * 2 - Nanos(1), 3) && reported(second * 2, 3));
+        assert!(!reported(second * 4, 0), "nothing was late in the last second");
+        let (lease, watch) = (node.plane.config().signalling.lease, node.signalling.arrivals_mut(LINK));
+        let healed_at = begun + second * 2 + lease;
+        assert_eq!(watch.expect("a neighbour").heals_at(lease), Some(healed_at));
+        for (now, announced) in [(healed_at - Nanos(1), true), (healed_at, false)] {
+            node.check_breaches(now);
+            assert_eq!(node.breach_watch.links[0].arrivals_announced, announced);
+        }
+    }
 }

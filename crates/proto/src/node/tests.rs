@@ -56,8 +56,13 @@ impl Inbox for Nothing {
 
 /// Host 1, whose link to host 2 has a measured drain rate.
 pub(super) fn node() -> Node<Nothing> {
+    node_with(true)
+}
+
+/// The same host, whose link measures its rate by itself or not.
+pub(super) fn node_with(rate_auto: bool) -> Node<Nothing> {
     let name = |text: &str| Name::new(text).expect("a name");
-    let link = LinkConfig { rate_auto: true, ..LinkConfig::new("right", NodeId(2), BitRate(40_000_000)) };
+    let link = LinkConfig { rate_auto, ..LinkConfig::new("right", NodeId(2), BitRate(40_000_000)) };
     let config = NodeConfig {
         id: NodeId(1),
         name: name("h1"),

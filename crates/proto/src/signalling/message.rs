@@ -284,4 +284,18 @@ mod tests {
         assert_eq!(Message::decode(&bytes[..1]), None);
         assert_eq!(Message::decode(&[0xff; 40]), None);
     }
+
+    /// A message may be as long as the longest that a neighbour takes, and no longer.
+    #[test]
+    fn a_message_is_encoded_up_to_its_largest_length() {
+        use crate::ids::ChannelNumber;
+        let of = |channels: usize| {
+            // Each number takes a byte.
+            let channels = alloc::vec![ChannelNumber(1); channels];
+            Message::Refresh { node: NodeId(1), epoch: Epoch(1), channels }.encode().map(|bytes| bytes.len())
+        };
+        let beside = of(1_000).expect("short") - 1_000;
+        let most = crate::limits::SIGNAL_MESSAGE_BYTES_MAX;
+        assert_eq!([of(most - beside), of(most - beside + 1)], [Some(most), None]);
+    }
 }

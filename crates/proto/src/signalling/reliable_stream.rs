@@ -421,4 +421,32 @@ mod tests {
         assert!(sender.is_empty() && !sender.has_due());
         assert_eq!(sender.push(&alloc::vec![7; SIGNAL_MESSAGE_BYTES_MAX]), Ok(()));
     }
+
+    /// The longest message arrives whole, and one byte more is garbage.
+    #[test]
+    fn the_longest_message_is_received() {
+        let received = |bytes: usize| {
+            let mut receiver = ReceiveStream::default();
+            let mut stream = (bytes as u16).to_le_bytes().to_vec();
+            stream.resize(LENGTH_BYTES + bytes, 7);
+            (0..).zip(stream.chunks(1_000)).for_each(|(number, bytes)| receiver.take(number, bytes));
+            receiver.next_message().map(|message| message.map(|message| message.len()))
+        };
+        for bytes in [0, 1, SIGNAL_MESSAGE_BYTES_MAX - 1, SIGNAL_MESSAGE_BYTES_MAX] {
+            assert_eq!(received(bytes), Ok(Some(bytes)));
+        }
+        assert_eq!(received(SIGNAL_MESSAGE_BYTES_MAX + 1), Err(ProtocolViolation));
+    }
+
+    /// Segments of a whole window behind a missing one are reported, each as received, and none beyond the window is kept.
+    #[test]
+    fn what_came_early_is_reported_bit_by_bit() {
+        for early in 1..WINDOW_SEGMENTS as u64 + 3 {
+            let mut receiver = ReceiveStream::default();
+            receiver.take(0, &[7]);
+            receiver.take(1 + early, &[7]);
+            let later = if early < WINDOW_SEGMENTS as u64 { 1 << (early - 1) } else { 0 };
+            assert_eq!(receiver.received(), Received { next: 1, later }, "{early}");
+        }
+    }
 }

@@ -2,12 +2,13 @@
 //! previous ones continue.
 
 use punctual_proto::Nanos;
-use punctual_proto::api::{Event, RefuseCause, RequestError, UserId};
+use punctual_proto::api::{Event, OpenRequest, RefuseCause, RequestError, UserId};
 use punctual_proto::ids::Address;
 use punctual_proto::limits::{
     CHANNELS_MAX, ENDS_MAX, HALF_OPEN_PER_NEIGHBOUR_MAX, LINKS_MAX, REASON_BYTES_MAX, REQUESTS_MAX,
     ROUTE_NODES_MAX,
 };
+use punctual_proto::signalling::Signalling;
 
 use crate::network::{Agent, MILLI, Network, SECOND, contract, name};
 
@@ -68,6 +69,37 @@ fn requests_of_receivers_are_bounded_at_both_ends() {
     network.hosts[0].agent = Agent::Consent;
     assert!(ask(&mut network).is_ok());
     assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+}
+
+/// An application may refuse a request until its time is over, and is told at that time, not before.
+#[test]
+fn a_request_waits_for_its_answer_for_as_long_as_a_consent_may_take() {
+    let at = |early: u64, answers: bool| {
+        let mut network = Network::line(1, 2, |_, _| {});
+        network.hosts[0].agent = Agent::Silent;
+        network.run(SECOND);
+        let source = Address { port: name("in"), host: network.hosts[0].name() };
+        let asked = network.at(1, |s, now, _| s.request(&source, name("in"), contract(50), UserId(3), now));
+        asked.expect("there is room");
+        let token = |network: &Network| {
+            network.hosts[0].events.iter().find_map(|event| match event {
+                Event::Requested { token, .. } => Some(*token),
+                _ => None,
+            })
+        };
+        assert!(network.run_until(SECOND, |network| token(network).is_some()));
+        let (token, came) = (token(&network).expect("it came"), network.hosts[0].local(network.now));
+        let time = network.hosts[0].config.signalling.consent_timeout - Nanos(early);
+        network.at(0, |s, _, stages| match answers {
+            true => s.refuse_request(token, "no", came + time).is_ok(),
+            false => {
+                s.handle_timeout(came + time, stages);
+                core::iter::from_fn(|| s.poll_event()).any(|event| matches!(event, Event::RequestOver { .. }))
+            }
+        })
+    };
+    assert_eq!([at(1, true), at(0, true)], [true, false], "refused in time");
+    assert_eq!([at(1, false), at(0, false)], [false, true], "over");
 }
 
 /// Two users of a host with requests to an application that does not reply, and one of another host: the
@@ -145,6 +177,47 @@ fn many_channels_that_end_together_end_in_slices() {
     network.run(SECOND);
     assert_eq!(network.states(1), ["open"]);
     assert_eq!(network.count(1, |event| matches!(event, Event::Closed { .. })), OPENED);
+}
+
+/// Of several listeners that ended, the channels of the last one are refused first, however many wait for the others.
+#[test]
+fn the_channels_of_the_listener_that_ended_last_are_refused_first() {
+    let mut network = Network::line(1, 2, |_, _| {});
+    network.hosts[1].agent = Agent::Silent;
+    let other = network.at(1, |s, _, _| s.listen(name("other"), Nanos::ZERO)).expect("free");
+    network.run(SECOND);
+    let to_other = Address { port: name("other"), host: network.hosts[1].name() };
+    for (to_that, opened) in [(false, 3 * ENDS_MAX), (true, 2 * ENDS_MAX)] {
+        for _ in 0..opened {
+            let request = network.request(1, 50);
+            let to = if to_that { to_other.clone() } else { request.to.clone() };
+            network
+                .at(0, |s, now, stages| s.open(OpenRequest { to, ..request }, now, stages))
+                .expect("tried");
+        }
+        network.run(2 * SECOND);
+    }
+    let first = network.hosts[1].events.iter().find_map(|event| match event {
+        Event::Incoming(incoming) if incoming.listener != other => Some(incoming.listener),
+        _ => None,
+    });
+    let asking = |s: &Signalling, port: &str| {
+        s.channels().filter(|channel| channel.state == "asking" && channel.to.port == name(port)).count()
+    };
+    let left = [2 * ENDS_MAX, ENDS_MAX, 0];
+    for (listener, others, left) in
+        [(first.expect("known"), 2 * ENDS_MAX, &left[..1]), (other, 2 * ENDS_MAX, &left[1..])]
+    {
+        network.at(1, |s, now, stages| s.unlisten(listener, now, stages)).expect("it listens");
+        for (turn, left) in left.iter().enumerate() {
+            let found = network.at(1, |s, now, stages| {
+                (0..turn.min(1)).for_each(|_| s.handle_timeout(now, stages));
+                [asking(s, "in"), asking(s, "other")]
+            });
+            let expected = if listener == other { [others, *left] } else { [*left, others] };
+            assert_eq!(found, expected, "turn {turn}");
+        }
+    }
 }
 
 /// The text has characters of four bytes each, too.

@@ -327,3 +327,91 @@ fn a_staircase_is_the_sum_of_its_series() {
     }
     assert!(steps_max > 600 && blocks_max > 2, "{steps_max} {blocks_max}");
 }
+
+/// The demand-bound test written out, time by time up to `until`: where something is due, it fits.
+fn every_time_fits(channels: &[(Demand, Nanos)], model: &StageModel, until: u64) -> bool {
+    let late = channels.iter().any(|(demand, bound)| *bound <= demand.release_latency);
+    !late
+        && (0..=until).map(Nanos).all(|at| {
+            let (mut due, mut unit) = (0, 0);
+            for (demand, bound) in channels {
+                let since = (at.0 + demand.release_latency.0).checked_sub(bound.0);
+                due += since.map_or(0, |since| demand.cost.0 * (since / demand.period.0 + 1));
+                unit = unit.max(since.map_or(demand.unit_cost_max.0, |_| 0));
+            }
+            let blocking = match model.blocking {
+                crate::Blocking::LargestUnit { best_effort } => best_effort.0.max(unit),
+                crate::Blocking::Pipeline(span) => span.0,
+            };
+            let Interference { sigma, rho } = model.interference;
+            let interference = sigma.0 + (at.0 * u64::from(rho.0)).div_ceil(1_000_000);
+            due == 0 || due + blocking + interference <= at.0
+        })
+}
+
+/// A stage and demands of a few nanoseconds each.
+fn tiny_model(rng: &mut SmallRng) -> StageModel {
+    let blocking = match rng.random_bool(0.5) {
+        true => crate::Blocking::LargestUnit { best_effort: Nanos(rng.random_range(0..4)) },
+        false => crate::Blocking::Pipeline(Nanos(rng.random_range(0..5))),
+    };
+    let rho = Ppm(if rng.random_bool(0.3) { 100_000 } else { 0 });
+    let interference = Interference { sigma: Nanos(rng.random_range(0..3)), rho };
+    StageModel { blocking, interference, utilisation_limit: Ppm(900_000) }
+}
+
+fn tiny_demand(rng: &mut SmallRng) -> Demand {
+    let cost = rng.random_range(1..6);
+    let period = rng.random_range(6..24);
+    let unit_cost_max = Nanos(rng.random_range(1..=cost));
+    Demand { unit_cost_max, ..demand(cost, period, rng.random_range(0..7)) }
+}
+
+/// In stages of a few nanoseconds each tick counts: what is offered is the least bound that fits at every time, QPA says the
+/// same of each bound, and the parts of an explanation add up to it.
+#[test]
+fn in_stages_of_a_few_nanoseconds_the_offer_is_the_least_bound_that_fits() {
+    const LIMIT: Nanos = Nanos(90);
+    let (mut offered, mut refused, mut doubtful) = (0, 0, 0);
+    for seed in 0..1_500 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut policy = Edf::new(tiny_model(&mut rng));
+        for key in 0..5 {
+            let demand = tiny_demand(&mut rng);
+            let offer = match policy.offer(&demand, LIMIT) {
+                Err(Refusal { reason: RefusalReason::Utilisation { .. }, .. }) => continue,
+                offer => offer.map(|offer| offer.bound).ok(),
+            };
+            let mut channels = held(&policy);
+            channels.push((demand, Nanos::ZERO));
+            let mut fits = |bound| {
+                channels.last_mut().expect("just added").1 = Nanos(bound);
+                let fits = every_time_fits(&channels, &policy.model, 1_500);
+                let by_qpa = is_feasible(&channels, &policy.model, Nanos(1_500));
+                assert!(by_qpa.is_none_or(|by_qpa| by_qpa == fits), "seed {seed}, {channels:?}");
+                doubtful += u32::from(by_qpa.is_none());
+                fits
+            };
+            let least = (0..=LIMIT.0).find(|&bound| fits(bound)).map(Nanos);
+            // A share of the time is rounded to whole nanoseconds: the offer may be one more.
+            let rounded = u64::from(policy.model.interference.rho > Ppm(0));
+            let [found, wanted] = [offer, least].map(|bound| bound.map_or(LIMIT.0 + 1, |bound| bound.0));
+            assert!(
+                (wanted..=wanted + rounded).contains(&found),
+                "seed {seed}: {offer:?}, {least:?}, {demand:?}"
+            );
+            let Some(bound) = offer else {
+                refused += 1;
+                continue;
+            };
+            let explained = policy.explain(&demand, LIMIT).expect("it is offered");
+            let Explanation { release_latency, blocking, interference, own, others } = explained;
+            assert_eq!(release_latency + blocking + interference + own + others, bound, "seed {seed}");
+            assert_eq!((release_latency, own), (demand.release_latency, demand.cost));
+            offered += 1;
+            let wider = bound + Nanos(rng.random_range(0..20));
+            policy.hold(StageKey(key), &demand, wider).expect("more than was offered");
+        }
+    }
+    assert!(offered > 3_000 && refused > 20 && doubtful == 0, "{offered} {refused} {doubtful}");
+}

@@ -415,4 +415,92 @@ mod tests {
             }
         }
     }
+
+    /// What may be due in a window, written out.
+    #[test]
+    fn what_is_due_in_a_window_is_that_of_the_formulas() {
+        let miss_ratio = Ppb::new(1).expect("a ratio");
+        let (release_latency, early) = (Nanos(3), Nanos(5));
+        let demand = random_demand(&mut SmallRng::seed_from_u64(1));
+        for (cost, period, mean_period, mean_over, jitter) in
+            [(7, 10, 40, 100, 0), (7, 10, 40, 0, 25), (1, 4, 5, 11, 3), (9, 100, 100, 0, 1)]
+        {
+            let demand =
+                Demand { cost: Nanos(cost), period: Nanos(period), release_latency, early, ..demand };
+            let [mean_period, mean_over, jitter] = [mean_period, mean_over, jitter].map(Nanos);
+            let soft = Soft { mean_period, mean_over, jitter, miss_ratio };
+            let (hard, soft_kind) = (HardKind::of(&demand), SoftKind::of(&demand, soft, Nanos(15)));
+            for window in 0..400 {
+                assert_eq!(hard.within(Nanos(window)), Nanos(cost * ((window + 8) / period + 1)), "{window}");
+                // Its bound is 15, of which 3 are its latency.
+                let most = |since: u64| (since / period).min((since + mean_over.0) / mean_period.0) + 1;
+                let (expected, variables) = (window.checked_sub(12), soft_kind.variables(3, Nanos(window)));
+                assert_eq!(soft_kind.most(Nanos(window)), expected.map_or(0, most), "{window}");
+                let expected = expected.map(|since| {
+                    let share = (since + jitter.0) as f64 / mean_period.0 as f64 / most(since) as f64;
+                    (3.0, (cost * most(since)) as f64, share.min(1.0))
+                });
+                let found = variables.map(|found| (found.count, found.most, found.mean_share));
+                assert_eq!(found, expected, "{window}");
+            }
+        }
+    }
+
+    /// Bounds are rounded down to five binary digits.
+    #[test]
+    fn bounds_of_one_kind_have_the_same_first_five_binary_digits() {
+        for bound in 0..5_000_u64 {
+            let unit = if bound < 32 { 1 } else { (1 << bound.ilog2()) / 16 };
+            assert_eq!(rounded(Nanos(bound)), Nanos(bound / unit * unit), "{bound}");
+        }
+    }
+
+    /// Windows begin with the shortest bound, each is longer by a sixteenth and a nanosecond, and one more follows the first that
+    /// is as long as the longest: where the work's mean line and its largest excess end.
+    #[test]
+    fn edges_reach_from_the_shortest_bound_to_where_all_work_is_done() {
+        use crate::stage::{Blocking, Interference};
+        let (blocking, miss_ratio) = (Blocking::Pipeline(Nanos(300)), Ppb::new(1).expect("a ratio"));
+        let interference = Interference { sigma: Nanos(200), rho: crate::units::Ppm(125_000) };
+        let model = StageModel { blocking, interference, utilisation_limit: crate::units::Ppm::ONE };
+        let soft = Soft { mean_period: Nanos(800), mean_over: Nanos(1_600), jitter: Nanos::ZERO, miss_ratio };
+        let soft = |first| SoftKind { first: Nanos(first), cost: Nanos(100), period: Nanos(400), soft };
+        let hard = HardKind { cost: Nanos(100), period: Nanos(400), jitter: Nanos(80) };
+        for (shortest, begin) in [(0, 1), (1, 1), (90, 90), (1_000_000, 1_000_000)] {
+            let mut windows = Windows::new(&model, &Multiset::default(), &Multiset::default());
+            [shortest + 7, shortest, shortest + 900]
+                .into_iter()
+                .for_each(|first| windows.add_soft(soft(first)));
+            windows.add_hard(hard);
+            // A line with 1/8 + 1/4 + 3/8 of the time and 500 + 120 + 3·300 more.
+            assert_eq!(windows.longest(), Some(Nanos(1_520 * 4 + 1)));
+            let edges = windows.edges().expect("there is time");
+            assert_eq!(edges[0], Nanos(begin));
+            assert!(edges.windows(2).all(|edge| edge[1] == edge[0] + Nanos(edge[0].0 / 16 + 1)));
+            let reached = edges.iter().position(|edge| edge.0 >= 6_081).expect("they reach it");
+            assert_eq!(edges.len(), reached + 2, "{shortest}");
+        }
+    }
+
+    /// A window in which all peaks fit is never missed; one that has no time for the message itself always is.
+    #[test]
+    fn what_is_certain_is_no_question_of_probability() {
+        use crate::stage::{Blocking, Interference};
+        let (blocking, miss_ratio) = (Blocking::Pipeline(Nanos(10)), Ppb::new(1).expect("a ratio"));
+        let interference = Interference { sigma: Nanos(5), rho: crate::units::Ppm::default() };
+        let model = StageModel { blocking, interference, utilisation_limit: crate::units::Ppm::ONE };
+        let soft =
+            Soft { mean_period: Nanos(9_000), mean_over: Nanos::ZERO, jitter: Nanos::ZERO, miss_ratio };
+        let mut windows = Windows::new(&model, &Multiset::default(), &Multiset::default());
+        windows.add_hard(HardKind { cost: Nanos(20), period: Nanos(1_000), jitter: Nanos::ZERO });
+        for cost in [30, 40, 50] {
+            windows.add_soft(SoftKind { first: Nanos(1), cost: Nanos(cost), period: Nanos(9_000), soft });
+        }
+        let of = |from: u64| windows.probability((Nanos(from), Nanos(500)), 1e-9, &mut Vec::new(), &mut 0.0);
+        // 10 + 5 + 20 are taken, 30 + 40 + 50 may be due, of which the largest is the message itself.
+        let uncertain = |from: u64| (1e-12..0.999).contains(&of(from));
+        assert_eq!([of(155), of(1_000)], [0.0; 2]);
+        assert!([154, 120, 100].into_iter().all(uncertain), "{:?}", [154, 120, 100].map(of));
+        assert_eq!([of(0), of(34), of(35), of(84)], [1.0; 4]);
+    }
 }

@@ -71,3 +71,92 @@ fn what_fills_a_link_goes_with_its_measurement() {
     node.drop_rate(LINK, RateRefusal::NoNeighbour, NOW);
     assert_eq!((queued(&node), node.measures_rate(LINK)), (Some(0), false));
 }
+
+/// The error with which a report of so many packets in a second comes, with what the clocks add, and what becomes of it.
+fn concluded(attempts: u8, best: Option<MeasuredRate>, jitter: Nanos) -> (Ppm, Option<RateRefusal>, bool) {
+    let mut node = waiting();
+    (node.rates.links[0].attempts, node.rates.links[0].best) = (attempts, best);
+    let counted = RateSample { jitter, ..sample(1_000_000, Nanos::from_secs(1)) };
+    let error = node.judge_rate(LINK, &counted, NOW).error;
+    let status = report(&mut node, TOKEN, counted);
+    (error, status.refused, node.measures_rate(LINK))
+}
+
+/// An error that is small enough ends a measurement, and so does the last attempt. What counts is the best attempt, unless even
+/// that is too uneven.
+#[test]
+fn a_measurement_ends_with_a_small_error_or_with_the_last_attempt() {
+    // A nanosecond of jitter at both ends of the window of a second rounds up to one part in a million each time it is 500.
+    let base = concluded(RATE_ATTEMPTS_MAX, None, Nanos::ZERO).0;
+    let jitter = |error: Ppm| Nanos(u64::from(error.0 - base.0) * 500);
+    for (attempts, error, refused, goes_on) in [
+        (1, RATE_ERROR_GOOD, false, false),
+        (1, Ppm(RATE_ERROR_GOOD.0 + 1), false, true),
+        (RATE_ATTEMPTS_MAX - 1, Ppm(RATE_ERROR_GOOD.0 + 1), false, true),
+        (RATE_ATTEMPTS_MAX, Ppm(RATE_ERROR_GOOD.0 + 1), false, false),
+        (RATE_ATTEMPTS_MAX, RATE_ERROR_MAX, false, false),
+        (RATE_ATTEMPTS_MAX, Ppm(RATE_ERROR_MAX.0 + 1), true, false),
+    ] {
+        let found = concluded(attempts, None, jitter(error));
+        let refusal = refused.then_some(RateRefusal::Uneven { error });
+        assert_eq!(found, (error, refusal, goes_on), "attempt {attempts}");
+    }
+    let known = MeasuredRate { rate: BitRate(30_000_000), error: Ppm(30_000), at_least: false, at: NOW };
+    for (error, is_better) in [(29_999, true), (30_000, false), (30_001, false)] {
+        let mut node = waiting();
+        (node.rates.links[0].attempts, node.rates.links[0].best) = (RATE_ATTEMPTS_MAX, Some(known));
+        let counted = RateSample { jitter: jitter(Ppm(error)), ..sample(1_000_000, Nanos::from_secs(1)) };
+        let found = report(&mut node, TOKEN, counted).measured.expect("it was measured");
+        assert_eq!(found.rate != known.rate, is_better, "{error}");
+    }
+}
+
+/// A link is slow if it drains less than is assumed with the error, until more was seen to come out of it, later than measured.
+#[test]
+fn a_link_is_slow_until_more_was_seen_since() {
+    let slow = |rate: u64, observed: Option<(u64, Nanos)>| {
+        let mut node = crate::node::tests::node_with(false);
+        let measured = MeasuredRate { rate: BitRate(rate), error: Ppm(0), at_least: false, at: NOW };
+        node.rates.links[0].measured = Some((measured, 0));
+        if let Some((bytes, ago)) = observed {
+            let sample = |received, now| LinkSample { sent: received, received, at: now, now };
+            let seen = [sample(0, NOW + ago - Nanos::from_secs(1)), sample(bytes, NOW + ago)];
+            for seen in seen {
+                node.rates.links[0].watch.observe(seen, BitRate(1), 1_530, Ppm(0));
+            }
+        }
+        node.measured_slow(LINK).is_some()
+    };
+    let config = crate::node::tests::node_with(false).rate_status(LINK);
+    let assumed = config.rate.less(config.error).0;
+    assert_eq!([slow(assumed - 1, None), slow(assumed, None)], [true, false]);
+    let second = Nanos::from_secs(1);
+    for (bytes, ago, expected) in [
+        (1_000_000, second, true),
+        (1_000_001, second, false),
+        (1_000_001, Nanos(1), false),
+        (1_000_001, Nanos::ZERO, true),
+    ] {
+        assert_eq!(slow(8_000_000, Some((bytes, ago))), expected, "{bytes} {ago}");
+    }
+}
+
+/// What is due is handled at its time, not before.
+#[test]
+fn measurements_are_given_up_at_their_time() {
+    let until = NOW + Nanos::from_secs(2);
+    let ended = |own: Own, theirs: bool, now: Instant| {
+        let mut node = node();
+        let theirs = theirs.then_some((TOKEN, until));
+        node.rates.links[0] = LinkRate { own, theirs, attempts: 1, ..LinkRate::default() };
+        node.handle_rates(now);
+        assert_eq!(node.rates.due(), (now < until).then_some(until));
+        !node.is_measured(LINK)
+    };
+    let token = TOKEN;
+    for (own, theirs) in
+        [(Own::Asked { token, until }, false), (Own::Waiting { token, until }, false), (Own::Idle, true)]
+    {
+        assert_eq!([until - Nanos(1), until].map(|now| ended(own, theirs, now)), [false, true], "{own:?}");
+    }
+}

@@ -180,4 +180,69 @@ mod tests {
         assert_eq!(after(RATE_LOOK_MAX, 2), reported);
         assert_eq!(after(RATE_LOOK_MAX + Nanos(1), 50), None);
     }
+
+    /// The last observation after checks a given span apart, each with what was handed over and what came out in it.
+    fn seen(spans: &[(Nanos, u64, u64)]) -> Option<(u64, bool)> {
+        let mut watch = DrainWatch::default();
+        let mut seen = LinkSample { sent: 0, received: 0, at: Instant(7), now: Instant(9) };
+        watch.observe(seen, BitRate(80_000_000), 1_530, Ppm(0));
+        for (span, sent, received) in spans {
+            (seen.sent, seen.received) = (seen.sent + sent, seen.received + received);
+            (seen.at, seen.now) = (seen.at + *span, seen.now + *span);
+            watch.observe(seen, BitRate(80_000_000), 1_530, Ppm(0));
+        }
+        watch.observed().map(|found| (found.rate.0, found.at_least))
+    }
+
+    /// Each limit to the byte: half of the rate shows something, more than a tenth missing is a backlog, of more than ten
+    /// packets, and two rates that differ by a tenth of the smaller one agree.
+    #[test]
+    fn what_counts_as_full_as_behind_and_as_the_same_rate() {
+        let of = |checks: &[(u64, u64)]| {
+            seen(
+                &checks
+                    .iter()
+                    .map(|(sent, came)| (Nanos::from_secs(1), *sent, *came))
+                    .collect::<alloc::vec::Vec<_>>(),
+            )
+        };
+        let most = |rate: u64| Some((rate, false));
+        let least = |rate: u64| Some((rate, true));
+        for (sent, came, once, twice) in [
+            (4_999_999, 4_999_999, None, None),
+            (5_000_000, 5_000_000, least(40_000_000), least(40_000_000)),
+            (5_500_000, 5_000_000, least(40_000_000), least(40_000_000)),
+            (5_500_001, 5_000_000, least(40_000_000), most(40_000_000)),
+            (900_000, 15_300, None, None),
+            (900_000, 15_301, None, most(122_408)),
+        ] {
+            assert_eq!((of(&[(sent, came)]), of(&[(sent, came); 2])), (once, twice), "{sent} {came}");
+        }
+        let backlog = |first: u64, second: u64| of(&[(9_000_000, first), (9_000_000, second)]);
+        assert_eq!(backlog(5_500_000, 5_000_000), most(40_000_000));
+        assert_eq!(backlog(5_500_001, 5_000_000), least(44_000_008));
+        assert_eq!(backlog(5_000_000, 5_500_000), most(44_000_000));
+        assert_eq!(backlog(5_000_000, 5_500_001), least(44_000_008));
+    }
+
+    /// An observed rate is replaced by a new one, by a lower limit that is more than a twentieth higher, and by any after more
+    /// than a minute; a lower limit by one that is no lower.
+    #[test]
+    fn an_observation_stands_until_another_says_more_or_it_is_old() {
+        let (second, minute) = (Nanos::from_secs(1), FORGOTTEN);
+        // Two checks show a rate of 64 Mbit/s; then nothing is sent for a while.
+        let after = |idle: Nanos, came: u64| {
+            let mut spans = alloc::vec![(second, 9_900_000, 8_000_000), (second, 9_900_000, 8_000_000)];
+            spans.extend([(second, 0, 0); 56]);
+            spans.extend([(idle - second * 57, 0, 0), (second, came, came)]);
+            seen(&spans).expect("it was observed")
+        };
+        let (known, news) = ((64_000_000, false), (40_000_000, true));
+        assert_eq!([after(minute, 5_000_000), after(minute + Nanos(1), 5_000_000)], [known, news]);
+        assert_eq!([after(minute, 8_400_000), after(minute, 8_400_001)], [known, (67_200_008, true)]);
+        let least = |came: u64| seen(&[(second, 6_000_000, 6_000_000), (second, came, came)]);
+        for (came, rate) in [(5_999_999, 48_000_000), (6_000_001, 48_000_008)] {
+            assert_eq!(least(came), Some((rate, true)));
+        }
+    }
 }

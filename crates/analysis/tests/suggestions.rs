@@ -1,0 +1,110 @@
+//! Suggested contracts against a search written out, on streams of a few frames, where each nanosecond of an interval and each
+//! message of a burst shows.
+
+use punctual_analysis::contract::{BURST_MESSAGES_MAX, INTERVAL_MIN};
+use punctual_analysis::suggest::{Choice, Frame, Kind, Packets, Trace, choices, fare, reservation};
+use punctual_analysis::{Contract, Instant, Nanos, Rate};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+/// The longest wait of a message if each frame is cut to `bytes` and one message is sent each `interval`.
+fn longest_wait(trace: &Trace, bytes: u32, interval: u64) -> u64 {
+    let (mut free, mut longest) = (0, 0);
+    for frame in trace.frames() {
+        let last = frame.sent.0.max(free) + u64::from(frame.bytes.div_ceil(bytes) - 1) * interval;
+        longest = longest.max(last - frame.sent.0);
+        free = last + interval;
+    }
+    longest
+}
+
+/// The contract of this size and interval with the least burst that holds all that waits.
+fn contract(trace: &Trace, bytes: u32, interval: u64, deadline: Nanos) -> Option<Contract> {
+    let burst = longest_wait(trace, bytes, interval).div_ceil(interval) + 1;
+    if burst > u64::from(BURST_MESSAGES_MAX) {
+        return None;
+    }
+    Contract::new(bytes, Rate::every(Nanos(interval))?, burst as u32, deadline).ok()
+}
+
+/// The longest interval, shorter than the stream, with which nothing waits for longer than `wait`.
+fn longest_interval(trace: &Trace, bytes: u32, wait: u64) -> Option<u64> {
+    let end = trace.duration().0.max(2 * INTERVAL_MIN.0);
+    (INTERVAL_MIN.0..end).rev().find(|interval| longest_wait(trace, bytes, *interval) <= wait)
+}
+
+fn expected(trace: &Trace, deadline: Nanos, packets: &Packets) -> Vec<(Kind, Contract)> {
+    let largest = trace.frames().iter().map(|frame| frame.bytes).max().unwrap();
+    let sizes = || (0..16).map(|k| packets.fragment_bytes << k).filter(|size| *size < largest.max(2));
+    let bits = |contract: &Contract| reservation(contract, packets).bits_per_second;
+    let cheapest = |of: &dyn Fn(u32) -> Option<Contract>| sizes().filter_map(of).min_by_key(bits);
+    let smoothed = |wait: u64| {
+        cheapest(&|size| {
+            contract(trace, size, longest_interval(trace, size, wait)?, Nanos(deadline.0 - wait))
+        })
+    };
+    let gaps = trace.frames().windows(2).map(|pair| pair[1].sent.0 - pair[0].sent.0);
+    let gap = gaps.filter(|gap| *gap > 0).min().unwrap().max(INTERVAL_MIN.0);
+    let burst = |size: u32| {
+        let messages: u64 = trace.frames().iter().map(|frame| u64::from(frame.bytes.div_ceil(size))).sum();
+        contract(trace, size, (trace.duration().0 / messages * 100 / 105).max(INTERVAL_MIN.0), deadline)
+    };
+    let all = [
+        (Kind::Peak, contract(trace, largest, gap, deadline)),
+        (Kind::SmoothedHalf, smoothed(deadline.0 / 2)),
+        (Kind::SmoothedThreeQuarters, smoothed(deadline.0 - deadline.0 / 4)),
+        (Kind::Burst, cheapest(&burst)),
+    ];
+    // Each is cheaper than all before it.
+    let mut kept: Vec<(Kind, Contract)> = Vec::new();
+    for (kind, contract) in all {
+        if let Some(contract) = contract.filter(|next| kept.iter().all(|(_, kept)| bits(next) < bits(kept))) {
+            kept.push((kind, contract));
+        }
+    }
+    kept
+}
+
+#[test]
+fn what_is_suggested_is_the_result_of_a_search_through_all_sizes_and_intervals() {
+    let packets = Packets { fragment_bytes: 100, overhead_bytes: 30 };
+    let mut seen = [0; 4];
+    for seed in 0..120 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let (mut sent, mut frames) = (0, Vec::new());
+        for _ in 0..rng.random_range(2..7) {
+            frames.push(Frame { sent: Instant(sent), bytes: rng.random_range(1..900) });
+            sent += [0, 300, 1_000, rng.random_range(1..12_000), 9_000][rng.random_range(0..5)];
+        }
+        let Ok(trace) = Trace::new(frames) else { continue };
+        let deadline = Nanos(rng.random_range(2_000..40_000));
+        let found = choices(&trace, deadline, &packets);
+        let contracts: Vec<_> = found.iter().map(|choice| (choice.kind, choice.contract)).collect();
+        assert_eq!(contracts, expected(&trace, deadline, &packets), "seed {seed}: {trace:?} in {deadline}");
+        for Choice { kind, contract, reserves, fare: outcome } in found {
+            assert_eq!((reserves, outcome), (reservation(&contract, &packets), fare(&trace, &contract)));
+            seen[kind as usize] += 1;
+        }
+    }
+    assert!(seen.iter().all(|seen| *seen > 10), "{seen:?}");
+}
+
+/// What becomes of a stream is counted frame by frame: those that are larger than a message are split, and one that loses a
+/// message is damaged once.
+#[test]
+fn a_fare_counts_frames_and_messages() {
+    let frames = [(0, 250), (10_000, 100), (20_000, 101), (40_000, 100)];
+    let frames = frames.map(|(sent, bytes)| Frame { sent: Instant(sent), bytes });
+    let trace = Trace::new(frames.to_vec()).expect("a stream");
+    let of = |burst| {
+        let rate = Rate::every(Nanos(10_000)).expect("a rate");
+        let contract = Contract::new(100, rate, burst, Nanos(50_000)).expect("in range");
+        let contract = Contract { jitter: Some(Nanos::ZERO), ..contract };
+        let outcome = fare(&trace, &contract);
+        assert_eq!((outcome.frames, outcome.messages, outcome.frames_split), (4, 7, 2));
+        assert_eq!(outcome.latency_max, outcome.wait_max + Nanos(50_000));
+        (outcome.messages_delayed, outcome.messages_dropped, outcome.frames_damaged)
+    };
+    // Three at once, and then more than one each interval. Of bursts of one two are lost at once and one later.
+    assert_eq!((of(1), of(2).0 > 0, of(4)), ((6, 3, 2), true, (0, 0, 0)));
+}
