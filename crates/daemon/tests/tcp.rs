@@ -34,8 +34,8 @@ connect = ["10.98.0.2:8000-8099"]
 listen = ["10.98.0.1:9000"]
 "#;
 
-/// What a connection counts besides its rings.
-const CONNECTION_BYTES: u64 = 640 << 10;
+/// What a connection counts in TIME-WAIT, in which it has neither rings nor buffers.
+const RESTING_BYTES: u64 = 32 << 10;
 
 /// A daemon on `a`.
 fn start(network: &Network, folder: &Path, daemon: &str) -> Program {
@@ -113,13 +113,13 @@ fn is_clean(endsystem: &Endsystem) {
         let connections = endsystem.tcp_connections().expect("a list");
         let wrong = status.audit.map(|audit| audit.wrong).unwrap_or_default();
         let are_over = connections.iter().all(|connection| connection.state == State::TimeWait);
-        // Connections that this host has closed first count until their TIME-WAIT is over, without their rings.
+        // Connections that this host has closed first count until their TIME-WAIT is over.
         let count = connections.len() as u64;
         let channels: u64 = status.users.iter().map(|user| user.channels).sum();
         let bytes: u64 = status.users.iter().map(|user| user.buffer_bytes).sum();
         // Only the handler for late segments is there.
         let is_even = wrong.is_empty() && status.handlers.len() == 1;
-        is_even && are_over && channels == count && bytes == count * CONNECTION_BYTES
+        is_even && are_over && channels == count && bytes == count * RESTING_BYTES
     });
 }
 

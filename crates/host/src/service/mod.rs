@@ -89,6 +89,8 @@ pub struct Service<H: Host> {
     next_client: u64,
     listeners: HashMap<ListenerId, (ClientId, Name)>,
     ends: HashMap<ChannelId, End>,
+    /// Handles of the node's that no end has.
+    handles: Vec<ChannelId>,
     /// Ends among `ends` that wait for consent.
     waiting: Waiting,
     /// Bytes of the processor's memory that the bursts of all ends take together.
@@ -138,6 +140,7 @@ impl<H: Host> Service<H> {
             next_client: 1,
             listeners: HashMap::new(),
             ends: HashMap::new(),
+            handles: Vec::new(),
             waiting: Waiting::new(&quotas),
             room_bytes: 0,
             co_scheduled: HashMap::new(),

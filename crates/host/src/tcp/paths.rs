@@ -84,7 +84,7 @@ impl Opener {
         let slots = waiting(class);
         let buffers = Arc::new(Pool::new(slots, PATH_PACKET_BYTES as usize));
         let (reader, segments, keep) =
-            channel_ring(outgoing, (slots, PATH_PACKET_BYTES), Arc::clone(&buffers))?;
+            channel_ring(outgoing, (slots, PATH_PACKET_BYTES), Arc::clone(&buffers), &self.alarm)?;
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
         // Without a releaser the process ends.
         let _ = self.releaser.send(Release::Begins(life, keep, None));
