@@ -69,6 +69,8 @@ fn a_newer_syn_takes_over() {
         let (mut network, id, _) = waiting(&Config::default());
         let answer = network.give(0, &syn, &[]);
         assert_eq!(network.at(0, id).ended(), is_over.then_some(Ended::Closed), "{what}");
+        let now = network.now;
+        assert_eq!(network.at(0, id).is_over(now), is_over, "{what}: nothing of it is left");
         assert_eq!(
             answer.expect("a challenge, or a reset: there is no listener").flags.rst,
             is_over,
