@@ -108,6 +108,8 @@ pub struct Service<H: Host> {
     counters: ApiStatus,
     effects: VecDeque<Effect>,
     alarm: Alarm,
+    /// Rings when something has happened to a TCP connection: often, so that nothing else is looked at then.
+    tcp_alarm: Alarm,
     started: Instant,
 }
 
@@ -151,6 +153,7 @@ impl<H: Host> Service<H> {
             counters,
             effects: VecDeque::new(),
             alarm: Alarm::new()?,
+            tcp_alarm: Alarm::new()?,
             started: punctual_ipc::ring::now(),
         })
     }
@@ -168,5 +171,10 @@ impl<H: Host> Service<H> {
     /// Readable when a ring was broken, or is gone.
     pub fn alarm(&self) -> &Alarm {
         &self.alarm
+    }
+
+    /// Readable when [`Self::handle_tcp`] has work.
+    pub fn tcp_alarm(&self) -> &Alarm {
+        &self.tcp_alarm
     }
 }

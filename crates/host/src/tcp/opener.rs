@@ -23,7 +23,7 @@ use punctual_proto::api::{RtuClass, RtuCost};
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::RAW_TAG_BYTES;
 
-use super::releaser::{Release, release_all};
+use super::releaser::{Living, Release, release_all};
 use super::segments::{Keep, segment_ring};
 use super::{SEGMENTS, TcpError, TcpSetup, TcpWish, segment_bytes, terms};
 
@@ -75,6 +75,7 @@ pub(crate) struct Opener {
     /// See [`TcpSetup::rings`].
     pub(super) rings: Nanos,
     pub(super) releaser: Sender<Release>,
+    pub(super) living: Living,
     pub(super) lives: Arc<AtomicU64>,
     /// Chooses local ports that are hard to guess (RFC 6056).
     ports: Mutex<(EphemeralPorts, Secrets)>,
@@ -170,13 +171,16 @@ impl Opener {
         let alarm = Alarm::new()?;
         links.iter().try_for_each(|link| serve(&handle, *link, segment, &alarm))?;
         let (releaser, releases) = channel();
+        let living = Living::default();
+        let theirs = living.clone();
         std::thread::Builder::new().name("punctual-tcp".into()).spawn(move || {
             confine(forbidden);
-            release_all(&releases);
+            release_all(&releases, &theirs);
         })?;
         let secret = u128::from(random_u64()?) << 64 | u128::from(random_u64()?);
         let ports = Mutex::new((EphemeralPorts::default(), Secrets::new(secret.to_le_bytes())));
-        Ok(Self { handle, links, segment, rings, releaser, lives: Arc::default(), ports, alarm })
+        let lives = Arc::default();
+        Ok(Self { handle, links, segment, rings, releaser, living, lives, ports, alarm })
     }
 
     /// Begins to look for the way to a peer: the first link whose device the kernel routes it over.
@@ -270,11 +274,11 @@ impl Opener {
         let owners = (life, &self.releaser, &self.alarm);
         let prepared = prepare(costs, (link, segment_bytes), owners, (rings, notify))?;
         let Prepared { parts, keep, .. } = prepared;
-        // Without a releaser the process ends.
-        let _ = self.releaser.send(Release::Begins(life, keep, Some(hold)));
+        self.living.begins(life, keep, Some(hold));
         let config = TcpConfig { mtu_bytes: segment_bytes as u16, ..wish.config };
         let begun = self.handle.connect_tcp(TcpConnect { flow, link, hop, config, parts: *parts });
         if !matches!(begun, Ok(Ok(_))) {
+            // Without a releaser the process ends.
             let _ = self.releaser.send(Release::NotBegun(life));
         }
         Ok((begun??, flow))
@@ -317,6 +321,7 @@ impl Opener {
             rings: self.rings,
             on: (link, segment_bytes),
             releaser,
+            living: self.living.clone(),
             lives,
             alarm: self.alarm.clone(),
             keep: Some(keep),
@@ -336,6 +341,7 @@ pub(crate) struct Listener {
     /// The link, and its longest segment.
     on: (LinkId, u32),
     releaser: Sender<Release>,
+    living: Living,
     lives: Arc<AtomicU64>,
     alarm: Alarm,
     keep: Option<Keep>,
@@ -352,15 +358,15 @@ impl Listener {
 
     /// Accepts a connection if one waits; gives the parts back if not.
     pub fn accept(&self, Prepared { parts, life, keep }: Prepared) -> Result<Accepting, TcpError> {
-        // Without a releaser the process ends.
-        let _ = self.releaser.send(Release::Begins(life, keep.clone(), None));
+        self.living.begins(life, keep.clone(), None);
         match self.handle.accept_tcp(self.number, parts) {
             Ok(Ok(Accepted::One(id, flow))) => Ok(Accepting::One(id, flow)),
             Ok(Ok(Accepted::None(parts))) => {
-                let _ = self.releaser.send(Release::Withdrawn(life));
+                drop(self.living.ends(life));
                 Ok(Accepting::None(Prepared { parts, life, keep }))
             }
             failed => {
+                // Without a releaser the process ends.
                 let _ = self.releaser.send(Release::NotBegun(life));
                 failed??;
                 Err(TcpRefusal::NoTcp.into())
@@ -383,8 +389,8 @@ impl Drop for Listener {
         let _ = self.handle.stop_listening_tcp(self.number);
         if let Some(keep) = self.keep.take() {
             let life = self.lives.fetch_add(1, Ordering::Relaxed);
+            self.living.begins(life, keep, None);
             // Without a releaser the process ends.
-            let _ = self.releaser.send(Release::Begins(life, keep, None));
             let _ = self.releaser.send(Release::NotBegun(life));
         }
     }

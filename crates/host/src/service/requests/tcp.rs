@@ -263,6 +263,7 @@ impl<H: Host> Service<H> {
 
     /// Handles all that has happened to connections and listeners.
     pub fn handle_tcp(&mut self) {
+        self.tcp_alarm.clear();
         while let Some((channel, happened)) = self.host.tcp().and_then(DaemonTcp::next) {
             self.discard_time();
             let account = self.ends.get(&channel).map(|end| end.account);
