@@ -208,3 +208,80 @@ fn wait(
     outward.is_stuck &= of_room.is_empty();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives so many bytes at each call, and would wait after that.
+    struct Source(Vec<usize>, u32);
+
+    impl Read for Source {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.1 += 1;
+            let bytes = self.0.pop().ok_or(ErrorKind::WouldBlock)?;
+            buffer[..bytes].fill(7);
+            Ok(bytes)
+        }
+    }
+
+    /// Takes at most so many bytes at each call, and so many in all.
+    struct Target(usize, usize);
+
+    impl Write for Target {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.0).min(self.1);
+            self.1 -= taken;
+            if taken > 0 { Ok(taken) } else { Err(ErrorKind::WouldBlock.into()) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A source that has given all that it had is not asked again before an event; one that has filled the buffer is.
+    #[test]
+    fn a_source_is_asked_while_it_may_have_more() {
+        let mut source = Source(vec![10, BUFFER_BYTES], 0);
+        let (mut direction, mut target) = (Direction::new(), Target(usize::MAX, usize::MAX));
+        for (expected, calls) in [(true, 1), (true, 2), (false, 2)] {
+            assert_eq!(direction.fill(&mut source).expect("no error"), expected);
+            assert_eq!(source.1, calls);
+            direction.drain(&mut target).expect("no error");
+        }
+        direction.is_dry = false;
+        assert!(!direction.fill(&mut source).expect("no error"));
+        assert!(source.1 == 3 && direction.is_dry, "it would wait");
+        assert_eq!(direction.total, BUFFER_BYTES as u64 + 10);
+    }
+
+    /// All that the target has room for is written at once; the rest waits for an event.
+    #[test]
+    fn a_target_is_filled_before_an_event_is_waited_for() {
+        let mut direction = Direction::new();
+        direction.fill(&mut Source(vec![1_000], 0)).expect("no error");
+        let mut target = Target(100, 750);
+        assert!(direction.drain(&mut target).expect("no error"));
+        assert!(direction.written == 750 && direction.is_stuck && direction.is_pending());
+        target.1 = 1_000;
+        assert!(!direction.drain(&mut target).expect("no error"), "no event has come");
+        direction.is_stuck = false;
+        assert!(direction.drain(&mut target).expect("no error") && !direction.is_pending());
+        assert_eq!(direction.total, 1_000);
+    }
+
+    /// The end of a source is passed on behind its last byte, once.
+    #[test]
+    fn an_end_comes_behind_the_last_byte() {
+        let (mut direction, mut source) = (Direction::new(), Source(vec![0, 5], 0));
+        direction.fill(&mut source).expect("no error");
+        direction.is_dry = false;
+        assert!(!direction.is_ending(), "bytes wait");
+        direction.drain(&mut Target(5, 5)).expect("no error");
+        direction.fill(&mut source).expect("no error");
+        assert!(direction.is_ending() && !direction.wants_bytes());
+        direction.is_closed = true;
+        assert!(!direction.is_ending());
+    }
+}
