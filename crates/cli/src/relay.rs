@@ -12,9 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
 
 /// Size of the buffer of one direction.
-const BUFFER_BYTES: usize = 16 * 1024;
-/// How often to check whether the stream on the network has room for more bytes: no event reports that.
-const ROOM_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000 };
+const BUFFER_BYTES: usize = 32 * 1024;
 /// How long the peer may take to acknowledge the last bytes.
 const LAST_BYTES_WAIT: Duration = Duration::from_secs(60);
 /// How often to check both sides if no event was reported.
@@ -30,13 +28,26 @@ struct Direction {
     saw_end: bool,
     /// The end was passed on to the other side.
     is_closed: bool,
+    /// The source had no more bytes at the last look: there is nothing to read until an event reports some.
+    is_dry: bool,
+    /// The target had no room at the last look.
+    is_stuck: bool,
     total: u64,
 }
 
 impl Direction {
     fn new() -> Self {
         let buffer = vec![0; BUFFER_BYTES];
-        Self { buffer, bytes: 0, written: 0, saw_end: false, is_closed: false, total: 0 }
+        Self {
+            buffer,
+            bytes: 0,
+            written: 0,
+            saw_end: false,
+            is_closed: false,
+            is_dry: false,
+            is_stuck: false,
+            total: 0,
+        }
     }
 
     /// Whether bytes in the buffer wait to be written.
@@ -56,24 +67,33 @@ impl Direction {
 
     /// Reads into the buffer if it is empty. Returns whether bytes came.
     fn fill(&mut self, from: &mut impl Read) -> io::Result<bool> {
-        if !self.wants_bytes() {
+        if !self.wants_bytes() || self.is_dry {
             return Ok(false);
         }
-        let Some(bytes) = unless_it_would_block(from.read(&mut self.buffer))? else { return Ok(false) };
+        let Some(bytes) = unless_it_would_block(from.read(&mut self.buffer))? else {
+            self.is_dry = true;
+            return Ok(false);
+        };
+        // Both kinds of source fill the buffer if they can.
+        self.is_dry = bytes < self.buffer.len();
         (self.bytes, self.written, self.saw_end) = (bytes, 0, bytes == 0);
         Ok(true)
     }
 
-    /// Writes the bytes in the buffer. Returns whether any were written.
+    /// Writes the bytes in the buffer, as far as there is room. Returns whether any were written.
     fn drain(&mut self, to: &mut impl Write) -> io::Result<bool> {
-        if !self.is_pending() {
-            return Ok(false);
+        let before = self.total;
+        while self.is_pending() && !self.is_stuck {
+            let rest = &self.buffer[self.written..self.bytes];
+            match unless_it_would_block(to.write(rest))? {
+                Some(written) => {
+                    self.written += written;
+                    self.total += written as u64;
+                }
+                None => self.is_stuck = true,
+            }
         }
-        let rest = &self.buffer[self.written..self.bytes];
-        let Some(written) = unless_it_would_block(to.write(rest))? else { return Ok(false) };
-        self.written += written;
-        self.total += written as u64;
-        Ok(written > 0)
+        Ok(self.total > before)
     }
 }
 
@@ -103,7 +123,7 @@ pub fn carry(mut wire: TcpStream, program: &KernelStream) -> Carried {
     let result = program.set_nonblocking(true).and_then(|()| {
         while !(inward.is_closed && outward.is_closed) {
             if !turn(&mut wire, program, &mut inward, &mut outward)? {
-                wait(&wire, program, &inward, &outward)?;
+                wait(&wire, program, &mut inward, &mut outward)?;
             }
         }
         // If the relay ended before, the bytes that have not left yet would be lost.
@@ -152,16 +172,116 @@ fn turn(
     Ok(moved)
 }
 
-fn wait(wire: &TcpStream, program: &KernelStream, inward: &Direction, outward: &Direction) -> io::Result<()> {
+/// Waits until a source may have bytes that are wanted, or a target room for those that wait.
+fn wait(
+    wire: &TcpStream,
+    program: &KernelStream,
+    inward: &mut Direction,
+    outward: &mut Direction,
+) -> io::Result<()> {
     let flags = |wanted: bool, flag| if wanted { flag } else { PollFlags::empty() };
     let of_program = flags(outward.wants_bytes(), PollFlags::IN) | flags(inward.is_pending(), PollFlags::OUT);
-    let mut waits = vec![PollFd::new(program, of_program)];
-    if inward.wants_bytes() {
-        waits.push(PollFd::new(wire, PollFlags::IN));
+    let room = wire.room_fd();
+    let mut waits = [
+        PollFd::new(wire, flags(inward.wants_bytes(), PollFlags::IN)),
+        PollFd::new(&room, flags(outward.is_pending(), PollFlags::IN)),
+        PollFd::new(program, of_program),
+    ];
+    // A program that is gone would be reported each time, also while nothing can be done about it.
+    let count = if of_program.is_empty() { 2 } else { 3 };
+    match poll(&mut waits[..count], Some(&IDLE_CHECK)) {
+        Ok(0) => {
+            // No event may be lost for longer than this.
+            for direction in [inward, outward] {
+                (direction.is_dry, direction.is_stuck) = (false, false);
+            }
+            return Ok(());
+        }
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
     }
-    let patience = if outward.is_pending() { ROOM_CHECK } else { IDLE_CHECK };
-    match poll(&mut waits, Some(&patience)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
+    let [of_wire, of_room, of_program] = waits.map(|wait| wait.revents());
+    let is_over = of_program.intersects(PollFlags::HUP | PollFlags::ERR);
+    inward.is_dry &= of_wire.is_empty();
+    inward.is_stuck &= !(is_over || of_program.contains(PollFlags::OUT));
+    outward.is_dry &= !(is_over || of_program.contains(PollFlags::IN));
+    outward.is_stuck &= of_room.is_empty();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives so many bytes at each call, and would wait after that.
+    struct Source(Vec<usize>, u32);
+
+    impl Read for Source {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.1 += 1;
+            let bytes = self.0.pop().ok_or(ErrorKind::WouldBlock)?;
+            buffer[..bytes].fill(7);
+            Ok(bytes)
+        }
+    }
+
+    /// Takes at most so many bytes at each call, and so many in all.
+    struct Target(usize, usize);
+
+    impl Write for Target {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.0).min(self.1);
+            self.1 -= taken;
+            if taken > 0 { Ok(taken) } else { Err(ErrorKind::WouldBlock.into()) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A source that has given all that it had is not asked again before an event; one that has filled the buffer is.
+    #[test]
+    fn a_source_is_asked_while_it_may_have_more() {
+        let mut source = Source(vec![10, BUFFER_BYTES], 0);
+        let (mut direction, mut target) = (Direction::new(), Target(usize::MAX, usize::MAX));
+        for (expected, calls) in [(true, 1), (true, 2), (false, 2)] {
+            assert_eq!(direction.fill(&mut source).expect("no error"), expected);
+            assert_eq!(source.1, calls);
+            direction.drain(&mut target).expect("no error");
+        }
+        direction.is_dry = false;
+        assert!(!direction.fill(&mut source).expect("no error"));
+        assert!(source.1 == 3 && direction.is_dry, "it would wait");
+        assert_eq!(direction.total, BUFFER_BYTES as u64 + 10);
+    }
+
+    /// All that the target has room for is written at once; the rest waits for an event.
+    #[test]
+    fn a_target_is_filled_before_an_event_is_waited_for() {
+        let mut direction = Direction::new();
+        direction.fill(&mut Source(vec![1_000], 0)).expect("no error");
+        let mut target = Target(100, 750);
+        assert!(direction.drain(&mut target).expect("no error"));
+        assert!(direction.written == 750 && direction.is_stuck && direction.is_pending());
+        target.1 = 1_000;
+        assert!(!direction.drain(&mut target).expect("no error"), "no event has come");
+        direction.is_stuck = false;
+        assert!(direction.drain(&mut target).expect("no error") && !direction.is_pending());
+        assert_eq!(direction.total, 1_000);
+    }
+
+    /// The end of a source is passed on behind its last byte, once.
+    #[test]
+    fn an_end_comes_behind_the_last_byte() {
+        let (mut direction, mut source) = (Direction::new(), Source(vec![0, 5], 0));
+        direction.fill(&mut source).expect("no error");
+        direction.is_dry = false;
+        assert!(!direction.is_ending(), "bytes wait");
+        direction.drain(&mut Target(5, 5)).expect("no error");
+        direction.fill(&mut source).expect("no error");
+        assert!(direction.is_ending() && !direction.wants_bytes());
+        direction.is_closed = true;
+        assert!(!direction.is_ending());
     }
 }

@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use punctual_ipc::api::{
-    Answer, ApiError, Call, FromDaemon, HandlerStatus, PACKET_BYTES_MAX, Push, Request, VERSION,
+    Answer, ApiError, Call, FromDaemon, HandlerStatus, PACKET_BYTES_MAX, Push, Request, TcpEnd, VERSION,
 };
 use punctual_ipc::socket::{self, Packet};
 use punctual_proto::api::{ChannelRefusal, RtuId};
@@ -35,6 +35,8 @@ pub(crate) enum Waiter {
     Caller(SyncSender<Reply>),
     /// A thread that takes a name: the listener is known before the answer is.
     Listen(SyncSender<Reply>, Arc<ListenerQueue>),
+    /// Nobody waits: a channel whose ring the daemon does not take is closed here, and its program sees that.
+    Attached(ChannelId),
     /// The caller does not wait any more. If the answer opened a channel, the channel is closed.
     NoReceiver,
 }
@@ -174,6 +176,12 @@ impl SharedConnection {
         }
     }
 
+    /// Does what [`Self::attached`] does without waiting for the daemon: for a channel whose rings the daemon looks at when it
+    /// has taken them. If it does not take them, they are closed.
+    pub(crate) fn announce_attached(&self, channel: ChannelId) -> Result<(), Error> {
+        self.send(Request::Attached { channel }, Waiter::Attached(channel)).map(drop)
+    }
+
     /// Why there is no connection any more.
     fn end(&self) -> Error {
         lock(&self.last_error).clone().map_or(Error::Disconnected, Error::from)
@@ -269,6 +277,14 @@ impl SharedConnection {
                     lock(&self.listeners).insert(*listener, queue);
                 }
                 sender.send((result, descriptors)).is_ok()
+            }
+            Waiter::Attached(channel) => {
+                if let (Err(_), Some(events)) = (&result, lock(&self.channels).get(&channel)) {
+                    // Not an end like one that the peer has made.
+                    events.end_tcp(TcpEnd::Aborted);
+                    events.close(Ending::default());
+                }
+                true
             }
             Waiter::NoReceiver => false,
         };

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use common::census::holdings;
 use common::eventually;
 use common::network::{Cable, Network};
 use common::program::{Program, folder, with_flows};
@@ -24,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOW_DELAY: Qos = Qos::LowDelay { interval: Nanos::from_millis(10), units: 8 };
 /// A user with rights.
 const USER: u32 = 47_110;
+/// Flows of the daemon's link.
+const FLOWS_MAX: usize = 16;
 /// One without.
 const OTHER: u32 = 47_111;
 
@@ -34,8 +37,8 @@ connect = ["10.98.0.2:8000-8099"]
 listen = ["10.98.0.1:9000"]
 "#;
 
-/// What a connection counts besides its rings.
-const CONNECTION_BYTES: u64 = 640 << 10;
+/// What a connection counts in TIME-WAIT, in which it has neither rings nor buffers.
+const RESTING_BYTES: u64 = 32 << 10;
 
 /// A daemon on `a`.
 fn start(network: &Network, folder: &Path, daemon: &str) -> Program {
@@ -113,13 +116,13 @@ fn is_clean(endsystem: &Endsystem) {
         let connections = endsystem.tcp_connections().expect("a list");
         let wrong = status.audit.map(|audit| audit.wrong).unwrap_or_default();
         let are_over = connections.iter().all(|connection| connection.state == State::TimeWait);
-        // Connections that this host has closed first count until their TIME-WAIT is over, without their rings.
+        // Connections that this host has closed first count until their TIME-WAIT is over.
         let count = connections.len() as u64;
         let channels: u64 = status.users.iter().map(|user| user.channels).sum();
         let bytes: u64 = status.users.iter().map(|user| user.buffer_bytes).sum();
         // Only the handler for late segments is there.
         let is_even = wrong.is_empty() && status.handlers.len() == 1;
-        is_even && are_over && channels == count && bytes == count * CONNECTION_BYTES
+        is_even && are_over && channels == count && bytes == count * RESTING_BYTES
     });
 }
 
@@ -224,6 +227,10 @@ fn victim() {
     let Some(folder) = std::env::var_os(VICTIM) else { return };
     let reads = std::env::var_os("READS").is_some();
     let program = connect_as(USER, Path::new(&folder));
+    if std::env::var_os("OPENS").is_some() {
+        drop(program.connect_tcp(at(1, 8_080), LOW_DELAY));
+        return;
+    }
     let _ours = program.bind_tcp(at(0, 9_000), LOW_DELAY, 1).expect("granted");
     let mut stream = program.connect_tcp(at(1, 8_080), LOW_DELAY).expect("granted");
     if reads {
@@ -270,6 +277,61 @@ fn a_program_that_dies_leaves_nothing() {
         drop(kernels);
         is_clean(&root);
     }
+    drop(daemon);
+}
+
+/// A connection that cannot be opened, whatever the reason, leaves nothing: no descriptor, mapping, port, handler or quota, and
+/// no flow: more of them fail than the driver has flows.
+#[test]
+fn an_open_that_fails_leaves_nothing() {
+    let Some(network) = Network::new("tcpf", 2) else { return };
+    network.join(CABLE);
+    let folder = folder("tcpf");
+    let daemon = start(&network, &folder, "");
+    let root = daemon.connect();
+    let listener = network.within(1, || TcpListener::bind(at(1, 8_080))).expect("a listener");
+    // The kernel closes first, so that no TIME-WAIT is here.
+    let opens = || {
+        let mut stream = root.connect_tcp(at(1, 8_080), LOW_DELAY).expect("granted");
+        drop(listener.accept().expect("a connection"));
+        assert_eq!(stream.read(&mut [0]).expect("the end"), 0);
+    };
+    let too_fast = Qos::Guaranteed { rate: BitRate(u64::MAX / 2), period: Nanos::from_millis(1) };
+    let nowhere = SocketAddr::from(([192, 0, 2, 1], 8_080));
+    let taken = network.within(0, || TcpListener::bind(at(0, 9_001))).expect("a listener");
+    let ways: [(&str, &dyn Fn() -> Option<TcpError>); 5] = [
+        ("in use", &|| root.bind_tcp(at(0, 9_001), LOW_DELAY, 4).err()),
+        ("has no listener", &|| root.connect_tcp(at(1, 8_081), LOW_DELAY).err()),
+        ("no link with flows_max", &|| root.connect_tcp(nowhere, LOW_DELAY).err()),
+        ("handler", &|| root.connect_tcp(at(1, 8_080), too_fast).err()),
+        ("handler", &|| root.bind_tcp(at(0, 9_000), too_fast, 4).err()),
+    ];
+    // What stays allocated after the first use is there by then.
+    ways.iter().for_each(|(_, fails)| drop(fails()));
+    opens();
+    is_clean(&root);
+    for (what, fails) in ways {
+        let before = holdings(daemon.pid(), &root);
+        for _ in 0..2 * FLOWS_MAX {
+            let line = punctual::one_line(&fails().unwrap_or_else(|| panic!("{what}: it opened")));
+            assert!(line.contains(what), "{line}");
+        }
+        eventually(what, || holdings(daemon.pid(), &root) == before);
+    }
+    drop(taken);
+    let before = holdings(daemon.pid(), &root);
+    // Its SYN-ACK has no way back.
+    network.run(1, &format!("ip route add blackhole {}/32", at(0, 0).ip()));
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "victim", "--nocapture"]).env(VICTIM, &*folder).env("OPENS", "1");
+    let mut victim = command.spawn().expect("a program");
+    let opens_now = || root.tcp_connections().expect("a list").iter().any(|it| it.state == State::SynSent);
+    eventually("it waits for an answer", opens_now);
+    victim.kill().expect("killed");
+    victim.wait().expect("gone");
+    eventually("the program is gone", || holdings(daemon.pid(), &root) == before);
+    network.run(1, &format!("ip route del blackhole {}/32", at(0, 0).ip()));
+    opens();
     drop(daemon);
 }
 

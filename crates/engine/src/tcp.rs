@@ -118,6 +118,8 @@ pub enum TcpEvent {
     Ended(Ended),
     /// Only late segments of the peer can come: its rings and its handlers were given back, its port was not.
     TimeWait(EndedConnection),
+    /// Its buffers were given back, too: the peer has closed, and only TIME-WAIT is left.
+    Rests,
     /// All was given back: the port is free.
     Over(EndedConnection),
 }

@@ -29,23 +29,28 @@ use punctual_trial::{Defence, holds};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
 pub use self::file_watcher::{FileWatcher, Watched};
-use self::mapping::Mapping;
+use self::mapping::{Mapping, PrivateMemory};
 
 /// Largest region, in bytes: one ring may not take more.
 pub const REGION_BYTES_MAX: u64 = 4 << 30;
 /// What every file has before its reader relies on it.
 const SEALS: SealFlags =
     SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
+
+/// `len`, if a region may be so long.
+fn checked(len: u64) -> io::Result<u64> {
+    if (1..=REGION_BYTES_MAX).contains(&len) {
+        return Ok(len);
+    }
+    let why = format!(
+        "a ring of {len} B: at most {REGION_BYTES_MAX} B are possible; lower the message size or burst"
+    );
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+}
+
 /// A new memory file of `len` bytes, all allocated, that can be neither cut nor grown.
 fn new_file(len: u64) -> io::Result<OwnedFd> {
-    if len == 0 || len > REGION_BYTES_MAX {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!(
-                "a ring of {len} B: at most {REGION_BYTES_MAX} B are possible; lower the message size or burst"
-            ),
-        ));
-    }
+    let len = checked(len)?;
     let file = rustix::fs::memfd_create("punctual", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len)?;
     rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
@@ -100,6 +105,17 @@ impl Region {
     pub fn map(file: impl AsFd, len: u64) -> io::Result<Self> {
         check(&file, len, SealFlags::SHRINK)?;
         Ok(Self(Mapping::new(file, len, true)?))
+    }
+
+    /// Zeroed memory of this process, and a view of the same: for two ends of a ring that are both in this process. It takes
+    /// no system call but what the allocator needs, and all of it is present.
+    ///
+    /// # Errors
+    /// If the size is out of range.
+    pub fn private(len: u64) -> io::Result<(Self, View)> {
+        let len = checked(len)? as usize;
+        let memory = PrivateMemory::new(len);
+        Ok((Self(Mapping::of(&memory, len)), View(Mapping::of(&memory, len))))
     }
 
     /// Length of the region in bytes.

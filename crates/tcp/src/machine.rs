@@ -91,6 +91,8 @@ pub(crate) struct Machine {
     handle: SocketHandle,
     mtu: u16,
     user_timeout: Nanos,
+    /// The socket has been replaced by one without buffers, and the state stays this one.
+    rests_in: Option<State>,
 }
 
 impl core::fmt::Debug for Machine {
@@ -126,7 +128,8 @@ impl Machine {
         let handle = sockets.add(socket);
         let mtu = config.mtu_bytes;
         let user_timeout = config.user_timeout;
-        let mut machine = Self { interface: interface(flow, mtu, now), sockets, handle, mtu, user_timeout };
+        let interface = interface(flow, mtu, now);
+        let mut machine = Self { interface, sockets, handle, mtu, user_timeout, rests_in: None };
         machine.follow(config);
         machine
     }
@@ -164,7 +167,23 @@ impl Machine {
     }
 
     pub(crate) fn state(&self) -> State {
-        self.socket().state()
+        self.rests_in.unwrap_or_else(|| self.socket().state())
+    }
+
+    /// Gives the buffers back, if they are empty. The state stays as it is: the caller has nothing to receive or to send any more.
+    pub(crate) fn rest(&mut self) {
+        if self.rests_in.is_some() || self.socket().recv_queue() > 0 || self.socket().send_queue() > 0 {
+            return;
+        }
+        self.rests_in = Some(self.state());
+        let none = || SocketBuffer::new(Vec::new());
+        self.sockets.remove(self.handle);
+        self.handle = self.sockets.add(Socket::new(none(), none()));
+    }
+
+    /// Whether the buffers were given back.
+    pub(crate) const fn rests(&self) -> bool {
+        self.rests_in.is_some()
     }
 
     /// Processes one packet; an immediate reply is put in `reply`, which must be empty.

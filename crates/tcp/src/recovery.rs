@@ -83,6 +83,11 @@ impl Recovery {
         }
     }
 
+    /// Gives the memory back: nothing is sent any more.
+    pub(crate) fn rest(&mut self) {
+        self.bytes = VecDeque::new();
+    }
+
     /// The program has written these bytes.
     pub(crate) fn enqueue(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);

@@ -748,7 +748,9 @@ fn a_connection_in_time_wait_goes_on_without_rings() {
     assert!(no_end_yet(&world), "the program still reads from its ring");
     assert_eq!(world.status(0).expect("there").state, State::TimeWait);
     assert!(!world.hosts[1].tcp.only_waits(server), "the peer is over at once");
+    assert!(!world.hosts[0].tcp.rests(client));
     assert!(world.hosts[0].tcp.detach(client).is_some() && world.hosts[0].tcp.detach(client).is_none());
+    assert!(world.hosts[0].tcp.rests(client), "nor does it need buffers");
     world.read(0);
     let program = world.program(0).expect("there");
     assert!(program.saw_end && program.read == [7; 1_000]);

@@ -69,12 +69,84 @@ fn a_newer_syn_takes_over() {
         let (mut network, id, _) = waiting(&Config::default());
         let answer = network.give(0, &syn, &[]);
         assert_eq!(network.at(0, id).ended(), is_over.then_some(Ended::Closed), "{what}");
+        let now = network.now;
+        assert_eq!(network.at(0, id).is_over(now), is_over, "{what}: nothing of it is left");
         assert_eq!(
             answer.expect("a challenge, or a reset: there is no listener").flags.rst,
             is_over,
             "{what}"
         );
     }
+}
+
+/// A connection that has given its buffers back answers every late segment as one that has them, waits as long, and is over by
+/// the same segments.
+#[test]
+fn late_segments_are_answered_without_buffers() {
+    let flags = |set: fn(&mut Flags)| {
+        let mut flags = Flags::default();
+        set(&mut flags);
+        flags
+    };
+    let kinds = [
+        flags(|_| ()),
+        flags(|flags| flags.fin = true),
+        flags(|flags| flags.syn = true),
+        flags(|flags| flags.rst = true),
+    ];
+    let numbers = [0, 1, u32::MAX, 1_000, 0_u32.wrapping_sub(1_000)];
+    for (kind, more, data) in kinds
+        .into_iter()
+        .flat_map(|kind| numbers.map(|more| (kind, more)))
+        .flat_map(|(kind, more)| [&[][..], &[7; 9]].map(|data| (kind, more, data)))
+    {
+        for later_by in [0, 5, u32::MAX] {
+            let outcomes = [false, true].map(|rests| {
+                let (mut network, id, last) = waiting(&Config::default());
+                if rests {
+                    network.at(0, id).rest();
+                }
+                assert_eq!(network.at(0, id).rests(), rests);
+                let ack = last.ack.filter(|_| !kind.syn);
+                let seq = last.seq.wrapping_add(more);
+                let segment = Segment { flags: kind, seq, ack, timestamp: later(&last, later_by), ..last };
+                network.now = network.now + Nanos::from_secs(20);
+                let answer = network.give(0, &segment, data);
+                let now = network.now;
+                let due = network.stacks[0].next_deadline(now);
+                let windows = network.at(0, id).windows();
+                let connection = network.at(0, id);
+                (answer, due, windows, connection.state(), connection.ended(), connection.is_over(now))
+            });
+            assert_eq!(outcomes[0], outcomes[1], "{kind:?}, {more}, {} B, {later_by}", data.len());
+        }
+    }
+}
+
+/// Only in TIME-WAIT, and only when everything was read, does a connection need no buffers.
+#[test]
+fn buffers_stay_until_nothing_can_be_in_them() {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, &Config::default());
+    network.at(0, ids[0]).rest();
+    assert!(!network.at(0, ids[0]).rests(), "established");
+    network.at(0, ids[0]).close();
+    assert!(network.run(Nanos::from_secs(1), |network| network.at(1, ids[1]).is_finished()));
+    network.at(0, ids[0]).rest();
+    assert!(!network.at(0, ids[0]).rests(), "FIN-WAIT-2");
+    assert_eq!(network.at(1, ids[1]).send(&[7; 100]), Ok(100));
+    network.at(1, ids[1]).close();
+    assert!(network.run(Nanos::from_secs(1), |network| network.at(0, ids[0]).state() == State::TimeWait));
+    network.at(0, ids[0]).rest();
+    assert!(!network.at(0, ids[0]).rests(), "unread");
+    let mut bytes = [0; 200];
+    assert_eq!(network.at(0, ids[0]).recv(&mut bytes), 100);
+    network.at(0, ids[0]).rest();
+    assert!(network.at(0, ids[0]).rests());
+    assert_eq!(network.at(0, ids[0]).recv(&mut bytes), 0);
+    network.at(0, ids[0]).abort();
+    let now = network.now;
+    assert!(network.at(0, ids[0]).is_over(now), "and it can be ended");
 }
 
 /// RFC 6191 2: without timestamps in the connection the number alone decides.

@@ -59,6 +59,11 @@ impl Region {
         Ok((file, Self { storage, len }))
     }
 
+    pub fn private(len: u64) -> io::Result<(Self, View)> {
+        let (file, region) = Self::create(len)?;
+        Ok((region, View::open(file, len)?))
+    }
+
     /// The storage of a descriptor. It is returned once: no storage of one model may be used in the next.
     fn find(file: impl AsFd, len: u64) -> io::Result<Self> {
         let found = FILES.with_borrow_mut(|files| files.remove(&file.as_fd().as_raw_fd()));

@@ -51,7 +51,9 @@ fn opened(host: &EmbeddedHost, (connected, rings, ends): Opened) -> Result<Opene
         Ok(TcpNews::Ended(why)) => TcpError::Peer { peer: ends[1], why: api_end(why) },
         Ok(TcpNews::Refused(refusal)) => TcpError::Host(refusal.into()),
         Err(RecvTimeoutError::Timeout) => TcpError::Late(ends[1]),
-        Ok(TcpNews::TimeWait | TcpNews::Over) | Err(RecvTimeoutError::Disconnected) => TcpError::Gone,
+        Ok(TcpNews::TimeWait | TcpNews::Rests | TcpNews::Over) | Err(RecvTimeoutError::Disconnected) => {
+            TcpError::Gone
+        }
     };
     // An error means that the engine, and the connection with it, are gone.
     let _ = host.engine().release_tcp(connected.id);

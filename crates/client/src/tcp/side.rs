@@ -211,7 +211,7 @@ fn attach(
     // Where the daemon goes, threads that wait for bytes or for room wake.
     events.add_closer(inbox.closer().map_err(Error::Socket)?);
     events.add_closer(outbox.closer().map_err(Error::Socket)?);
-    shared.attached(channel, || inbox.is_closed())?;
+    shared.announce_attached(channel)?;
     Ok((Remote { channel, events }, Rings { outbox, inbox }))
 }
 

@@ -14,6 +14,9 @@ use super::{Ended, State, Status, TcpError};
 use crate::connection::Connection;
 use crate::listener::Listener;
 
+/// How often to ask whether the peer has acknowledged everything.
+const SENT_PAUSE: Duration = Duration::from_millis(1);
+
 /// A TCP connection of this host's own. Dropping it closes it: bytes that were written still leave, as long as the endsystem
 /// lives. A process that ends takes its engine along, and what has not left is lost: wait before that
 /// ([`TcpStream::wait_sent`]). If bytes that came were not read, the peer is reset (RFC 2525 2.17).
@@ -126,6 +129,10 @@ impl TcpStream {
     /// If the engine has ended, or the connection before its bytes were acknowledged.
     pub fn wait_sent(&mut self, timeout: Duration) -> io::Result<bool> {
         let until = Instant::now().checked_add(timeout);
+        if self.is_closing {
+            // The end has just been sent: to ask at once costs the daemon a round trip, for nothing.
+            std::thread::sleep(SENT_PAUSE.min(timeout));
+        }
         loop {
             let status = self.status()?;
             if let Some(why) = self.end.ended().filter(|why| *why != Ended::Closed) {
@@ -140,7 +147,7 @@ impl TcpStream {
                 return Ok(is_sent);
             }
             // The peer's acknowledgement does not wake this thread.
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(SENT_PAUSE);
         }
     }
 
@@ -167,6 +174,14 @@ pub(super) fn error_of(why: Ended) -> io::Error {
         Ended::Aborted => io::ErrorKind::ConnectionAborted,
     };
     io::Error::new(kind, why)
+}
+
+impl TcpStream {
+    /// A descriptor for `poll` and `epoll` that is readable while the stream has room, once a write without waiting has found
+    /// none; never read from it. It is level-triggered.
+    pub fn room_fd(&self) -> BorrowedFd<'_> {
+        self.outbox.as_fd()
+    }
 }
 
 impl AsFd for TcpStream {

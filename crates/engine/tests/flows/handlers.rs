@@ -161,7 +161,10 @@ impl Program {
                 return;
             }
             // A TIME-WAIT that is over before the last segment has left is shown as the end.
-            assert!(matches!(event, TcpEvent::TimeWait(_) | TcpEvent::Ended(Ended::Closed)), "{what}");
+            assert!(
+                matches!(event, TcpEvent::TimeWait(_) | TcpEvent::Rests | TcpEvent::Ended(Ended::Closed)),
+                "{what}"
+            );
         }
     }
 

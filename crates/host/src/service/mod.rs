@@ -89,6 +89,8 @@ pub struct Service<H: Host> {
     next_client: u64,
     listeners: HashMap<ListenerId, (ClientId, Name)>,
     ends: HashMap<ChannelId, End>,
+    /// Handles of the node's that no end has.
+    handles: Vec<ChannelId>,
     /// Ends among `ends` that wait for consent.
     waiting: Waiting,
     /// Bytes of the processor's memory that the bursts of all ends take together.
@@ -106,6 +108,8 @@ pub struct Service<H: Host> {
     counters: ApiStatus,
     effects: VecDeque<Effect>,
     alarm: Alarm,
+    /// Rings when something has happened to a TCP connection: often, so that nothing else is looked at then.
+    tcp_alarm: Alarm,
     started: Instant,
 }
 
@@ -138,6 +142,7 @@ impl<H: Host> Service<H> {
             next_client: 1,
             listeners: HashMap::new(),
             ends: HashMap::new(),
+            handles: Vec::new(),
             waiting: Waiting::new(&quotas),
             room_bytes: 0,
             co_scheduled: HashMap::new(),
@@ -148,6 +153,7 @@ impl<H: Host> Service<H> {
             counters,
             effects: VecDeque::new(),
             alarm: Alarm::new()?,
+            tcp_alarm: Alarm::new()?,
             started: punctual_ipc::ring::now(),
         })
     }
@@ -165,5 +171,10 @@ impl<H: Host> Service<H> {
     /// Readable when a ring was broken, or is gone.
     pub fn alarm(&self) -> &Alarm {
         &self.alarm
+    }
+
+    /// Readable when [`Self::handle_tcp`] has work.
+    pub fn tcp_alarm(&self) -> &Alarm {
+        &self.tcp_alarm
     }
 }

@@ -98,7 +98,7 @@ impl<H: Host> Service<H> {
     /// If the holders of ring files cannot be watched.
     pub fn keep_apart(&mut self) -> io::Result<()> {
         self.ringers.apart = true;
-        self.host.serve_tcp(&self.alarm)?;
+        self.host.serve_tcp(&self.tcp_alarm)?;
         self.files.keep_apart()
     }
 

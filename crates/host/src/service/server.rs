@@ -92,6 +92,8 @@ struct Ready {
     stop: bool,
     accept: bool,
     alarm: bool,
+    /// Something has happened to a TCP connection.
+    tcp: bool,
     /// Whether files of rings are gone.
     gone: bool,
     read: Vec<ClientId>,
@@ -158,6 +160,8 @@ impl<H: Host> Server<H> {
             self.read_all(&ready.read);
             if ready.alarm {
                 self.service.close_broken();
+            }
+            if ready.tcp {
                 self.service.handle_tcp();
             }
             if self.handle_events().is_err() {
@@ -227,6 +231,7 @@ impl<H: Host> Server<H> {
             PollFd::from_borrowed_fd(stop, PollFlags::IN),
             PollFd::from_borrowed_fd(self.service.host().events(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.service.alarm().as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.service.tcp_alarm().as_fd(), PollFlags::IN),
         ];
         let alarmed = set.len();
         let watcher = self.service.watcher().filter(|_| collect.is_none());
@@ -249,6 +254,7 @@ impl<H: Host> Server<H> {
         }
         let mut ready = Ready { stop: !set[0].revents().is_empty(), ..Ready::default() };
         ready.alarm = !set[2].revents().is_empty();
+        ready.tcp = !set[3].revents().is_empty();
         ready.gone = set[alarmed..fixed].iter().any(|entry| !entry.revents().is_empty())
             || self.collect_at.is_some_and(|at| at <= Instant::now());
         ready.left = set[refused_connections].iter().map(|entry| !entry.revents().is_empty()).collect();

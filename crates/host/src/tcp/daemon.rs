@@ -38,6 +38,8 @@ pub enum TcpHostEvent {
     Ended(TcpEnd),
     /// Only late segments of the peer can come: the engine has dropped its rings.
     TimeWait,
+    /// The engine has dropped its buffers, too ([`super::RESTING_BYTES`] are left).
+    Rests,
     /// All resources of the connection are released.
     Over,
     /// The listener listens, or is refused.
@@ -334,6 +336,7 @@ impl DaemonTcp {
                 table.happened.push_back((channel, TcpHostEvent::Ended(api_end(why))));
             }
             Report::News(TcpNews::TimeWait) => table.happened.push_back((channel, TcpHostEvent::TimeWait)),
+            Report::News(TcpNews::Rests) => table.happened.push_back((channel, TcpHostEvent::Rests)),
             Report::News(TcpNews::Over) => table.over(channel),
             Report::Listening(Ok(listener)) if is_closed => {
                 self.order(Job::StopListening(listener));

@@ -43,6 +43,8 @@ const BUFFERS: u32 = 256;
 pub(crate) const SEGMENT_COST: RtuCost = RtuCost { run: Nanos::from_micros(5), unit: Nanos::from_micros(15) };
 /// What a connection holds besides its rings, in bytes: its buffers in both directions, and its ring of segments.
 pub(crate) const CONNECTION_BYTES: u64 = 640 << 10;
+/// What is left of that in TIME-WAIT, in which a connection has neither rings nor buffers.
+pub(crate) const RESTING_BYTES: u64 = 32 << 10;
 /// What a listener holds for each connection that may wait.
 pub(crate) const LISTENER_BYTES: u64 = 256 << 10;
 /// Segments of a call of best effort.

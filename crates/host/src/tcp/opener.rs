@@ -13,6 +13,7 @@ use punctual_engine::tcp::{
 };
 use punctual_engine::{EngineHandle, HostMemory};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
+use punctual_ipc::wake::Alarm;
 use punctual_link::NextHop;
 use punctual_link::kernel::{HopState, PortHold};
 use punctual_os::calls::{self, Forbidden, ThreadKind};
@@ -22,7 +23,7 @@ use punctual_proto::api::{RtuClass, RtuCost};
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::RAW_TAG_BYTES;
 
-use super::releaser::{Release, release_all};
+use super::releaser::{Living, Release, release_all};
 use super::segments::{Keep, segment_ring};
 use super::{SEGMENTS, TcpError, TcpSetup, TcpWish, segment_bytes, terms};
 
@@ -51,6 +52,8 @@ pub enum TcpNews {
     Ended(Ended),
     /// Only late segments of the peer can come: the engine has dropped its rings.
     TimeWait,
+    /// The engine has dropped its buffers, too.
+    Rests,
     /// All resources of the connection are released.
     Over,
 }
@@ -72,9 +75,12 @@ pub(crate) struct Opener {
     /// See [`TcpSetup::rings`].
     pub(super) rings: Nanos,
     pub(super) releaser: Sender<Release>,
+    pub(super) living: Living,
     pub(super) lives: Arc<AtomicU64>,
     /// Chooses local ports that are hard to guess (RFC 6056).
     ports: Mutex<(EphemeralPorts, Secrets)>,
+    /// What rings of segments need; it never rings.
+    pub(super) alarm: Alarm,
 }
 
 /// The way to a peer is asked for.
@@ -96,10 +102,15 @@ pub(crate) struct Route {
 }
 
 /// Lets a link have connections.
-fn serve(handle: &Handle, (link, packet_bytes): (LinkId, u32), segment: RtuCost) -> Result<(), TcpError> {
+fn serve(
+    handle: &Handle,
+    (link, packet_bytes): (LinkId, u32),
+    segment: RtuCost,
+    alarm: &Alarm,
+) -> Result<(), TcpError> {
     let segment_bytes = packet_bytes.saturating_sub(RAW_TAG_BYTES as u32);
     // The engine has this ring as long as it lives.
-    let (segments_out, segments_in, _keep) = segment_ring(SEGMENTS, segment_bytes)?;
+    let (segments_out, segments_in, _keep) = segment_ring(SEGMENTS, segment_bytes, alarm)?;
     let TcpTerms { output, sending, .. } =
         terms((RtuClass::BestEffort, segment), Nanos::ZERO, link, segment_bytes);
     let segments_in = Box::new(segments_in);
@@ -116,10 +127,10 @@ pub(crate) struct Prepared {
 fn prepare(
     (wish, segment, rings_cost): (&TcpWish, RtuCost, Nanos),
     (link, segment_bytes): (LinkId, u32),
-    (life, releaser): (u64, &Sender<Release>),
+    (life, releaser, alarm): (u64, &Sender<Release>, &Alarm),
     (rings, notify): (ProgramRings, Notify),
 ) -> Result<Prepared, TcpError> {
-    let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes)?;
+    let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes, alarm)?;
     let parts = TcpParts {
         terms: terms((wish.class, segment), wish.program_time(rings_cost), link, segment_bytes),
         rings,
@@ -145,6 +156,7 @@ pub(super) fn announcing(
             drop(releaser.send(Release::Parts(remains)));
             notify(TcpNews::TimeWait);
         }
+        TcpEvent::Rests => notify(TcpNews::Rests),
         TcpEvent::Over(remains) => {
             drop(releaser.send(Release::Over(life, remains)));
             notify(TcpNews::Over);
@@ -156,15 +168,19 @@ impl Opener {
     /// For links with room for flows: each with its longest packet.
     pub fn start(handle: Handle, setup: TcpSetup) -> Result<Self, TcpError> {
         let TcpSetup { links, segment, rings, forbidden } = setup;
-        links.iter().try_for_each(|link| serve(&handle, *link, segment))?;
+        let alarm = Alarm::new()?;
+        links.iter().try_for_each(|link| serve(&handle, *link, segment, &alarm))?;
         let (releaser, releases) = channel();
+        let living = Living::default();
+        let theirs = living.clone();
         std::thread::Builder::new().name("punctual-tcp".into()).spawn(move || {
             confine(forbidden);
-            release_all(&releases);
+            release_all(&releases, &theirs);
         })?;
         let secret = u128::from(random_u64()?) << 64 | u128::from(random_u64()?);
         let ports = Mutex::new((EphemeralPorts::default(), Secrets::new(secret.to_le_bytes())));
-        Ok(Self { handle, links, segment, rings, releaser, lives: Arc::default(), ports })
+        let lives = Arc::default();
+        Ok(Self { handle, links, segment, rings, releaser, living, lives, ports, alarm })
     }
 
     /// Begins to look for the way to a peer: the first link whose device the kernel routes it over.
@@ -255,13 +271,14 @@ impl Opener {
         let flow = Flow { local: hold.local(), remote };
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
         let costs = (wish, self.segment, self.rings);
-        let prepared = prepare(costs, (link, segment_bytes), (life, &self.releaser), (rings, notify))?;
+        let owners = (life, &self.releaser, &self.alarm);
+        let prepared = prepare(costs, (link, segment_bytes), owners, (rings, notify))?;
         let Prepared { parts, keep, .. } = prepared;
-        // Without a releaser the process ends.
-        let _ = self.releaser.send(Release::Begins(life, keep, Some(hold)));
+        self.living.begins(life, keep, Some(hold));
         let config = TcpConfig { mtu_bytes: segment_bytes as u16, ..wish.config };
         let begun = self.handle.connect_tcp(TcpConnect { flow, link, hop, config, parts: *parts });
         if !matches!(begun, Ok(Ok(_))) {
+            // Without a releaser the process ends.
             let _ = self.releaser.send(Release::NotBegun(life));
         }
         Ok((begun??, flow))
@@ -278,7 +295,7 @@ impl Opener {
         let hold = PortHold::take(local)?;
         let &(link, packet_bytes) = self.links.first().ok_or(TcpRefusal::NoTcp)?;
         let segment_bytes = segment_bytes(packet_bytes, local.ip())?;
-        let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes)?;
+        let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes, &self.alarm)?;
         let TcpTerms { output, sending, inlet, .. } =
             terms((wish.class, self.segment), Nanos::ZERO, link, segment_bytes);
         let wanted = TcpListen {
@@ -304,7 +321,9 @@ impl Opener {
             rings: self.rings,
             on: (link, segment_bytes),
             releaser,
+            living: self.living.clone(),
             lives,
+            alarm: self.alarm.clone(),
             keep: Some(keep),
             _hold: hold,
         })
@@ -322,7 +341,9 @@ pub(crate) struct Listener {
     /// The link, and its longest segment.
     on: (LinkId, u32),
     releaser: Sender<Release>,
+    living: Living,
     lives: Arc<AtomicU64>,
+    alarm: Alarm,
     keep: Option<Keep>,
     _hold: PortHold,
 }
@@ -332,20 +353,20 @@ impl Listener {
     pub fn prepare(&self, rings: ProgramRings, notify: Notify) -> Result<Prepared, TcpError> {
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
         let costs = (&self.wish, self.segment, self.rings);
-        prepare(costs, self.on, (life, &self.releaser), (rings, notify))
+        prepare(costs, self.on, (life, &self.releaser, &self.alarm), (rings, notify))
     }
 
     /// Accepts a connection if one waits; gives the parts back if not.
     pub fn accept(&self, Prepared { parts, life, keep }: Prepared) -> Result<Accepting, TcpError> {
-        // Without a releaser the process ends.
-        let _ = self.releaser.send(Release::Begins(life, keep.clone(), None));
+        self.living.begins(life, keep.clone(), None);
         match self.handle.accept_tcp(self.number, parts) {
             Ok(Ok(Accepted::One(id, flow))) => Ok(Accepting::One(id, flow)),
             Ok(Ok(Accepted::None(parts))) => {
-                let _ = self.releaser.send(Release::Withdrawn(life));
+                drop(self.living.ends(life));
                 Ok(Accepting::None(Prepared { parts, life, keep }))
             }
             failed => {
+                // Without a releaser the process ends.
                 let _ = self.releaser.send(Release::NotBegun(life));
                 failed??;
                 Err(TcpRefusal::NoTcp.into())
@@ -368,8 +389,8 @@ impl Drop for Listener {
         let _ = self.handle.stop_listening_tcp(self.number);
         if let Some(keep) = self.keep.take() {
             let life = self.lives.fetch_add(1, Ordering::Relaxed);
+            self.living.begins(life, keep, None);
             // Without a releaser the process ends.
-            let _ = self.releaser.send(Release::Begins(life, keep, None));
             let _ = self.releaser.send(Release::NotBegun(life));
         }
     }

@@ -84,10 +84,9 @@ impl Opener {
         let slots = waiting(class);
         let buffers = Arc::new(Pool::new(slots, PATH_PACKET_BYTES as usize));
         let (reader, segments, keep) =
-            channel_ring(outgoing, (slots, PATH_PACKET_BYTES), Arc::clone(&buffers))?;
+            channel_ring(outgoing, (slots, PATH_PACKET_BYTES), Arc::clone(&buffers), &self.alarm)?;
         let life = self.lives.fetch_add(1, Ordering::Relaxed);
-        // Without a releaser the process ends.
-        let _ = self.releaser.send(Release::Begins(life, keep, None));
+        self.living.begins(life, keep, None);
         let wish = TcpWish::of(class);
         let settings = wish.config;
         let terms = super::handler_terms((class, self.segment), 1);
@@ -104,6 +103,7 @@ impl Opener {
             notify: announcing((life, &self.releaser), notify),
         });
         if !matches!(joined, Ok(Ok(_))) {
+            // Without a releaser the process ends.
             let _ = self.releaser.send(Release::NotBegun(life));
         }
         let id = joined??;

@@ -6,7 +6,8 @@ use punctual_engine::direct;
 use punctual_engine::tcp::Segments;
 use punctual_ipc::ring::outgoing::OutboxHealth;
 use punctual_ipc::ring::{
-    InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingShape, inbox, now, outbox,
+    InboxReader, InboxWriter, LocalWriter, OutboxReader, OutboxWriter, RingShape, inbox, local_outbox, now,
+    outbox,
 };
 use punctual_ipc::wake::{Alarm, RingPath};
 use punctual_link::Pool;
@@ -16,36 +17,22 @@ use punctual_proto::limits::RAW_TAG_BYTES;
 use super::TcpError;
 
 /// The end of a ring of segments that an output handler fills.
-pub(super) struct SegmentRing {
-    ring: OutboxWriter,
-    /// Buffer for a segment and its tag, with room for the longest segment.
-    message: Vec<u8>,
-}
-
-impl SegmentRing {
-    /// For segments of at most `segment_bytes`.
-    fn new(ring: OutboxWriter, segment_bytes: u32) -> Self {
-        Self { ring, message: Vec::with_capacity(segment_bytes as usize + RAW_TAG_BYTES) }
-    }
-}
+pub(super) struct SegmentRing(LocalWriter);
 
 impl Segments for SegmentRing {
     fn has_room(&self) -> bool {
-        !self.ring.is_full()
+        !self.0.is_full()
     }
 
     fn put(&mut self, packet: &[u8], address: u64) {
-        self.message.clear();
-        self.message.extend_from_slice(packet);
-        self.message.extend_from_slice(&address.to_le_bytes());
         // There is room (`has_room`), and no segment is longer than the connection's MTU.
-        let _ = self.ring.push_beside(&self.message, now());
+        let _ = self.0.push(&[packet, &address.to_le_bytes()], now());
     }
 }
 
 /// The end of an outgoing channel's ring that an output handler fills.
 pub(super) struct ChannelRing {
-    ring: OutboxWriter,
+    ring: LocalWriter,
     channel: ChannelId,
 }
 
@@ -56,7 +43,7 @@ impl Segments for ChannelRing {
 
     fn put(&mut self, packet: &[u8], _: u64) {
         // There is room (`has_room`), and no segment is longer than the connection's MTU, which is the channel's message size.
-        let _ = self.ring.push_beside(packet, now());
+        let _ = self.ring.push(&[packet], now());
         direct::ring_outbox(self.channel);
     }
 }
@@ -67,14 +54,14 @@ pub(super) fn channel_ring(
     channel: ChannelId,
     (slots, bytes): (u32, u32),
     buffers: Arc<Pool>,
+    alarm: &Alarm,
 ) -> Result<(OutboxReader, ChannelRing, Keep), TcpError> {
-    let alarm = Alarm::new()?;
-    let (reader, ring) = ring_with(&alarm, slots, bytes)?;
-    let keep = Keep(reader.health(), alarm, Some(buffers));
+    let (reader, ring) = local_outbox(RingShape::new(slots, bytes)?, alarm)?;
+    let keep = Keep(reader.health(), alarm.clone(), Some(buffers));
     Ok((reader, ChannelRing { ring, channel }, keep))
 }
 
-/// Keeps a ring's memory and descriptors, and buffers, until the processor has dropped its end: the processor closes nothing.
+/// Keeps a ring's memory, its alarm, and buffers, until the processor has dropped its end: the processor closes nothing.
 #[derive(Clone)]
 pub(super) struct Keep(
     OutboxHealth,
@@ -89,25 +76,23 @@ impl Keep {
     }
 }
 
-/// A ring of segments of at most `segment_bytes`: the processor's end, that of the output handler, and what keeps it.
+/// A ring of segments of at most `segment_bytes`: the processor's end, that of the output handler, and what keeps it. Both ends
+/// are on the processor, so it takes no descriptor of its own; all such rings may have one alarm, which never rings.
 pub(super) fn segment_ring(
     slots: u32,
     segment_bytes: u32,
+    alarm: &Alarm,
 ) -> Result<(OutboxReader, SegmentRing, Keep), TcpError> {
-    let alarm = Alarm::new()?;
-    let (reader, writer) = ring_with(&alarm, slots, segment_bytes + RAW_TAG_BYTES as u32)?;
-    let keep = Keep(reader.health(), alarm, None);
-    Ok((reader, SegmentRing::new(writer, segment_bytes), keep))
+    let shape = RingShape::new(slots, segment_bytes + RAW_TAG_BYTES as u32)?;
+    let (reader, writer) = local_outbox(shape, alarm)?;
+    let keep = Keep(reader.health(), alarm.clone(), None);
+    Ok((reader, SegmentRing(writer), keep))
 }
 
 /// A ring between two threads of this process, for what leaves.
 pub(crate) fn out_ring(slots: u32, bytes: u32) -> Result<(OutboxReader, OutboxWriter), TcpError> {
-    ring_with(&Alarm::new()?, slots, bytes)
-}
-
-fn ring_with(alarm: &Alarm, slots: u32, bytes: u32) -> Result<(OutboxReader, OutboxWriter), TcpError> {
     let shape = RingShape::new(slots, bytes)?;
-    let (reader, handles, _doorbell) = outbox(shape, alarm, &RingPath::Direct)?;
+    let (reader, handles, _doorbell) = outbox(shape, &Alarm::new()?, &RingPath::Direct)?;
     let writer = OutboxWriter::attach(handles)?;
     reader.health().accept()?;
     Ok((reader, writer))
@@ -130,7 +115,8 @@ mod tests {
     fn a_segment_of_any_length_goes_into_its_ring() {
         use punctual_proto::memory::{MessageRead, Outbox};
         for bytes in [1_usize, 1_456, 3_768] {
-            let (mut reader, mut ring, keep) = segment_ring(4, bytes as u32).expect("a ring");
+            let alarm = Alarm::new().expect("an eventfd");
+            let (mut reader, mut ring, keep) = segment_ring(4, bytes as u32, &alarm).expect("a ring");
             assert!(ring.has_room());
             ring.put(&vec![7; bytes], 0x0a0b);
             let (message, _) = reader.take(now()).expect("a segment");

@@ -43,7 +43,7 @@ use counters::DAEMON_HEADER_BYTES;
 
 pub use counters::{Counted, CountersReader};
 pub use incoming::{InboxReader, InboxSlot, InboxWriter, Turns, Upcall, inbox};
-pub use outgoing::{OutboxMessage, OutboxReader, OutboxWriter, outbox};
+pub use outgoing::{LocalWriter, OutboxMessage, OutboxReader, OutboxWriter, local_outbox, outbox};
 
 /// Most messages of one ring.
 pub const SLOTS_MAX: u32 = 1 << 20;
@@ -225,6 +225,11 @@ struct ProgramMemory {
 impl ProgramMemory {
     const fn new(offer: Offer) -> Self {
         Self { offer: Mutex::new(Some(offer)), view: OnceLock::new() }
+    }
+
+    /// Memory that needs no seal: its writer is this process.
+    fn accepted(view: View) -> Self {
+        Self { offer: Mutex::new(None), view: OnceLock::from(view) }
     }
 
     /// The application's file; `None` until the application has sealed it.

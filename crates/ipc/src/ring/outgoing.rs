@@ -1,6 +1,7 @@
 //! The outgoing ring: the application writes messages, the daemon refers to them until the link has sent them.
 //!
-//! [`OutboxWriter`] is the application's end, [`OutboxReader`] the daemon's. A message stays in its slot
+//! [`OutboxWriter`] is the application's end, [`OutboxReader`] the daemon's. If both are in one process and nobody waits for
+//! the ring, [`LocalWriter`] takes the place of the first. A message stays in its slot
 //! until its [`OutboxMessage`] is dropped, in any order; the consumer position passes it once all earlier
 //! ones are dropped too. So "the position has passed mine" means "the link has sent it".
 //!
@@ -8,6 +9,8 @@
 //! and each slot's length once, and breaks the ring if they are impossible. The daemon's end never blocks and
 //! never allocates.
 
+mod local;
+mod producer;
 mod writer;
 
 use std::io;
@@ -25,7 +28,9 @@ use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::wake::{self, Alarm, Answered, Bell, BellHandle, Doorbell, RingPath};
 
-pub use writer::{OutboxWriter, PushError};
+pub use local::{LocalWriter, local_outbox};
+pub use producer::PushError;
+pub use writer::OutboxWriter;
 
 /// Bytes before the payload of a slot: the length at 0, the sending time at 8, the payload behind.
 const SLOT_HEADER_BYTES: usize = LINE_BYTES;
@@ -56,21 +61,7 @@ pub fn outbox(
     let (doorbell, their_doorbell) = Doorbell::pair()?;
     let (their_bell, bell) = Bell::pair(ring_path)?;
     bell.ring();
-    wake::arm(Own(&region).ticket());
-    let freed_at = (0..shape.slots).map(|_| AtomicU64::new(0)).collect();
-    let shared = Arc::new(SharedOutbox {
-        region,
-        theirs: ProgramMemory::new(offer),
-        shape,
-        bell,
-        answered: Answered::default(),
-        freed: AtomicU64::new(0),
-        freed_at,
-        behind: AtomicBool::new(false),
-        broken: AtomicBool::new(false),
-    });
-    let (sent_after, counters) = (super::now(), CountersWriter::new());
-    let reader = OutboxReader { shared, taken: 0, sent_after, alarm: alarm.clone(), counters };
+    let reader = OutboxReader::new(shape, (region, ProgramMemory::new(offer)), Some(bell), alarm);
     let descriptors = vec![file, theirs, their_bell.into_descriptor(), their_doorbell];
     Ok((reader, RingHandles { shape, descriptors }, doorbell))
 }
@@ -81,7 +72,8 @@ struct SharedOutbox {
     region: Region,
     theirs: ProgramMemory,
     shape: RingShape,
-    bell: BellHandle,
+    /// `None`: the writer never waits for room.
+    bell: Option<BellHandle>,
     answered: Answered,
     /// All positions below are free. This value is authoritative; shared memory holds a copy for the
     /// application.
@@ -125,8 +117,14 @@ impl SharedOutbox {
             // Messages come only from a ring that was accepted.
             let ticket = self.theirs.get().map_or(0, Other::ticket);
             if self.answered.must_wake(ticket) {
-                self.bell.ring();
+                self.ring();
             }
+        }
+    }
+
+    fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
         }
     }
 
@@ -150,6 +148,29 @@ pub struct OutboxReader {
 }
 
 impl OutboxReader {
+    fn new(
+        shape: RingShape,
+        (region, theirs): (Region, ProgramMemory),
+        bell: Option<BellHandle>,
+        alarm: &Alarm,
+    ) -> Self {
+        wake::arm(Own(&region).ticket());
+        let freed_at = (0..shape.slots).map(|_| AtomicU64::new(0)).collect();
+        let shared = Arc::new(SharedOutbox {
+            region,
+            theirs,
+            shape,
+            bell,
+            answered: Answered::default(),
+            freed: AtomicU64::new(0),
+            freed_at,
+            behind: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+        });
+        let (sent_after, counters) = (super::now(), CountersWriter::new());
+        Self { shared, taken: 0, sent_after, alarm: alarm.clone(), counters }
+    }
+
     /// Whether the application broke the ring's rules. The channel should be closed; there is no other
     /// damage.
     pub fn is_broken(&self) -> bool {
@@ -239,7 +260,7 @@ impl Outbox for OutboxReader {
 impl Drop for OutboxReader {
     fn drop(&mut self) {
         Own(&self.shared.region).closed().store(1, Ordering::SeqCst);
-        self.shared.bell.ring();
+        self.shared.ring();
     }
 }
 

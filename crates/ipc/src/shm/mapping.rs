@@ -1,11 +1,12 @@
-//! A mapped file. While the kernel populates or frees a mapping it holds the lock of the address space, and
-//! all other threads of the process that allocate memory wait for that lock. Therefore this is done in
-//! slices.
+//! A mapped file, or memory of this process in its place. While the kernel populates or frees a mapping it
+//! holds the lock of the address space, and all other threads of the process that allocate memory wait for
+//! that lock. Therefore this is done in slices.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::{fmt, io};
 
 use punctual_trial::{Defence, holds};
 use rustix::io::Errno;
@@ -15,6 +16,7 @@ use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
 /// Ranges that the kernel may put into one huge page, by their place in the file.
 pub(super) const HUGE_BYTES: usize = 2 << 20;
 pub(super) const PAGE_BYTES: usize = 4_096;
+const LINE_BYTES: usize = 64;
 /// Bytes that are mapped, filled or unmapped at once: whole pages.
 const SLICE_BYTES: usize = 256 << 10;
 
@@ -26,13 +28,55 @@ fn slices(len: usize) -> impl DoubleEndedIterator<Item = (usize, usize)> {
     })
 }
 
-/// A mapped file. Unmapped when dropped.
-#[derive(Debug)]
+/// Alignment of memory that is no file.
+#[derive(Clone)]
+#[repr(align(64))]
+struct Line(#[allow(dead_code, reason = "accessed by address")] [u8; LINE_BYTES]);
+
+/// Memory of this process, for two ends of a ring that are both in it.
+pub(super) struct PrivateMemory(NonNull<[Line]>);
+
+// SAFETY: it owns its memory, which is accessed as a mapped file is, see [`Mapping`].
+unsafe impl Send for PrivateMemory {}
+// SAFETY: as above.
+unsafe impl Sync for PrivateMemory {}
+
+impl PrivateMemory {
+    /// At least `len` zeroed bytes. They are written here, so that no page is missing later.
+    pub fn new(len: usize) -> Arc<Self> {
+        let mut lines = Vec::with_capacity(len.div_ceil(LINE_BYTES));
+        lines.resize(len.div_ceil(LINE_BYTES), Line([0; LINE_BYTES]));
+        Arc::new(Self(NonNull::from(Box::leak(lines.into_boxed_slice()))))
+    }
+}
+
+impl Drop for PrivateMemory {
+    fn drop(&mut self) {
+        // SAFETY: from a box that was leaked; no mapping of it is left.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+/// What a mapping keeps, besides its addresses.
+enum Backing {
+    /// Pipes with one page of each huge page's range of the file.
+    File {
+        held: Vec<OwnedFd>,
+    },
+    Private(#[allow(dead_code, reason = "it is only held")] Arc<PrivateMemory>),
+}
+
+/// A mapped file, or memory of this process. Unmapped when dropped.
 pub(super) struct Mapping {
     pub base: NonNull<u8>,
     pub len: usize,
-    /// Pipes with one page of each huge page's range.
-    _held: Vec<OwnedFd>,
+    backing: Backing,
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mapping({} B)", self.len)
+    }
 }
 
 // SAFETY: a Mapping is only an address range; all access goes through atomics or raw copies, whose callers
@@ -67,7 +111,14 @@ impl Mapping {
             rustix::mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::empty(), flags)?
         };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, len, _held: Vec::new() })
+        Ok(Self { base, len, backing: Backing::File { held: Vec::new() } })
+    }
+
+    /// The first `len` bytes of memory of this process, which is at least so long.
+    pub fn of(memory: &Arc<PrivateMemory>, len: usize) -> Self {
+        let lines = memory.0;
+        assert!(len <= lines.len() * LINE_BYTES, "{len} B of {} lines", lines.len());
+        Self { base: lines.cast(), len, backing: Backing::Private(Arc::clone(memory)) }
     }
 
     /// Makes all pages present and keeps them in place, whatever a reader of the file requests from the
@@ -75,9 +126,11 @@ impl Mapping {
     pub fn hold(&mut self) -> io::Result<()> {
         let mut offset = if holds(Defence::HeldPages) { 0 } else { self.len };
         while offset < self.len {
-            let (pipe, held) = self.hold_some(offset)?;
-            self._held.push(pipe);
-            offset += held * HUGE_BYTES;
+            let (pipe, count) = self.hold_some(offset)?;
+            if let Backing::File { held } = &mut self.backing {
+                held.push(pipe);
+            }
+            offset += count * HUGE_BYTES;
         }
         // Populating at the time of the mapping reports no error, and a collapse that had begun may have run
         // in between.
@@ -151,6 +204,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if matches!(self.backing, Backing::Private(_)) {
+            return;
+        }
         for (offset, len) in slices(self.len).rev() {
             let at = self.at(offset, len).cast();
             // SAFETY: this mapping is ours and is not borrowed any more. A failure would mean a corrupt

@@ -227,6 +227,8 @@ impl Connection {
                 .timestamp
                 .is_some_and(|(value, _)| guard.has_timestamps() && before(guard.echo(), value));
             if is_newer || before(next, segment.seq) {
+                // Over at once: the SYN comes again, and must find its flow free.
+                self.time_wait = None;
                 self.ended = Some(Ended::Closed);
                 return Received::ForNobody;
             }

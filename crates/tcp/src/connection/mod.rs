@@ -292,6 +292,20 @@ impl Connection {
         }
     }
 
+    /// Gives the buffers back if the connection is in TIME-WAIT and everything was read: no byte comes or leaves any more, and a
+    /// minute is long (RFC 9293 3.6.1). It answers late segments as before.
+    pub fn rest(&mut self) {
+        if self.state() == State::TimeWait && self.readable_bytes() == 0 {
+            self.machine.rest();
+            self.recovery.rest();
+        }
+    }
+
+    /// Whether the buffers were given back ([`Connection::rest`]).
+    pub const fn rests(&self) -> bool {
+        self.machine.rests()
+    }
+
     /// Ends the connection at once because nothing can leave or come any more: without a reset. It was closed if both ends had
     /// closed and only acknowledgements were missing.
     pub fn lost(&mut self) {

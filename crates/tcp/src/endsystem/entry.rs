@@ -153,6 +153,7 @@ impl<M: Memory> Entry<M> {
     pub fn input(&mut self, units: u32, now: Instant) -> CallOutcome {
         let (mut done, given, mut first_arrival) = (0, self.number, None);
         let mut has_more = self.deliver();
+        let first_unit = self.segments_in;
         while done < units {
             let Some((mut packet, at)) = self.arrived.pop_front() else { break };
             first_arrival = first_arrival.or(at);
@@ -166,11 +167,17 @@ impl<M: Memory> Entry<M> {
             if !reply.is_empty() && self.replies.len() < REPLIES_MAX {
                 self.replies.push_back(reply);
             }
+        }
+        if first_unit < self.segments_in {
+            // What all segments of the call have brought: a message each would cost the program a wake-up each.
             has_more = self.deliver();
         }
         if self.program.is_cut && self.arrived.is_empty() {
             self.connection.lost();
             has_more = self.deliver();
+        }
+        if self.rings.is_none() {
+            self.connection.rest();
         }
         let more = has_more || !self.arrived.is_empty();
         CallOutcome { units: done, more, delivered: self.number > given, first_arrival }
@@ -360,8 +367,16 @@ impl<M: Memory> Entry<M> {
         is_last && self.replies.is_empty() && self.arrived.is_empty() && !self.has_bytes()
     }
 
-    pub const fn detach(&mut self) -> Option<Rings<M>> {
-        self.rings.take()
+    /// Gives the rings back, and in TIME-WAIT the buffers, too.
+    pub fn detach(&mut self) -> Option<Rings<M>> {
+        let rings = self.rings.take();
+        self.scratch = Vec::new();
+        self.connection.rest();
+        rings
+    }
+
+    pub const fn rests(&self) -> bool {
+        self.connection.rests()
     }
 
     pub fn status(&self) -> Status {

@@ -370,6 +370,11 @@ impl<M: Memory> Endsystem<M> {
         self.connections.get(index as usize).and_then(Option::as_deref).is_some_and(Entry::only_waits)
     }
 
+    /// Whether a connection without rings has given its buffers back, too: it is in TIME-WAIT.
+    pub fn rests(&self, index: u32) -> bool {
+        self.connections.get(index as usize).and_then(Option::as_deref).is_some_and(Entry::rests)
+    }
+
     /// Gives the rings of a connection back, which goes on without a program. `None` if it has none.
     pub fn detach(&mut self, index: u32) -> Option<Rings<M>> {
         self.entry(index)?.detach()

@@ -39,7 +39,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let Some(tcp) = &mut self.programs.tcp else { return };
         let Some(place) = tcp.places.remove(&index) else { return };
         let rings = tcp.endsystem.remove(index);
-        if let (Phase::TimeWait, Some(link)) = (&place.phase, place.way.link()) {
+        if let (Phase::TimeWait { .. }, Some(link)) = (&place.phase, place.way.link()) {
             tcp.forget_late(link, index);
         } else {
             for handler in [place.input, place.output] {
@@ -68,7 +68,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let Some(place) = tcp.places.get_mut(&index) else { return };
         match place.phase {
             Phase::Asked(..) => return,
-            Phase::TimeWait => return self.settle_late(index, at),
+            Phase::TimeWait { .. } => return self.settle_late(index, at),
             Phase::Opening | Phase::Open | Phase::Ended => {}
         }
         match tcp.endsystem.due(index, at).map(|due| place.not_before_room(due, at)) {

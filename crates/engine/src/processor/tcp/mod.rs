@@ -140,8 +140,8 @@ enum Phase {
     Open,
     /// It ended; its program was notified.
     Ended,
-    /// Only late segments of the peer can come. Its handlers and its rings were given back.
-    TimeWait,
+    /// Only late segments of the peer can come. Its handlers and its rings were given back, and its buffers if it `rests`.
+    TimeWait { rests: bool },
 }
 
 impl<O: Outbox, I: Inbox> Owned<O, I> {

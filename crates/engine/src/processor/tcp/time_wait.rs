@@ -34,7 +34,7 @@ impl<O: Outbox, I: Inbox> Tcp<O, I> {
     /// Notes that a connection has work; returns the handler that does it.
     pub(super) fn wake(&mut self, index: u32) -> Option<RtuId> {
         let place = self.places.get(&index)?;
-        let Phase::TimeWait = place.phase else { return Some(place.input) };
+        let Phase::TimeWait { .. } = place.phase else { return Some(place.input) };
         let time_wait = self.time_waits.get_mut(&place.way.link()?)?;
         time_wait.late.wake(index);
         Some(time_wait.handler)
@@ -91,7 +91,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub(super) fn enter_time_wait(&mut self, index: u32, at: Instant) {
         let Some(tcp) = &mut self.programs.tcp else { return };
         let Some(place) = tcp.places.get_mut(&index) else { return };
-        place.phase = Phase::TimeWait;
+        place.phase = Phase::TimeWait { rests: false };
         for handler in [place.input, place.output] {
             tcp.roles.remove(&handler);
             self.node.remove_handler(handler, at);
@@ -171,6 +171,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 (place.owned.notify)(TcpEvent::Ended(why));
             }
             return self.give_back_tcp(index, at);
+        }
+        if tcp.endsystem.rests(index)
+            && let Some(place) = tcp.places.get_mut(&index)
+            && let Phase::TimeWait { rests: rests @ false } = &mut place.phase
+        {
+            *rests = true;
+            (place.owned.notify)(TcpEvent::Rests);
         }
         let due = tcp.endsystem.due(index, at);
         let link = tcp.places.get(&index).and_then(|place| place.way.link());

@@ -50,7 +50,7 @@ impl<H: Host> Service<H> {
             self.on_node(move |node, _| [outgoing, incoming].map(|channel| node.channel(channel)))?;
         let [Some(out), Some(back)] = statuses else { return Err(RequestError::Unknown.into()) };
         check_ends(&out, &back, &peer)?;
-        self.host.serve_joined_tcp(&self.alarm).map_err(|error| ApiError::Tcp(error.to_string()))?;
+        self.host.serve_joined_tcp(&self.tcp_alarm).map_err(|error| ApiError::Tcp(error.to_string()))?;
         let asked = (!accepts).then_some(flow.remote);
         let (channel, (outbox, inbox)) =
             self.make_tcp(client, account, call, (asked, class, path_bytes(class)))?;

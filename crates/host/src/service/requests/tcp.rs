@@ -19,11 +19,15 @@ use crate::service::end::TcpEndpoint;
 use crate::service::quota::is_privileged;
 use crate::service::{CALL_COST, ClientId, End, Health, Host, Service, Stage};
 use crate::tcp::daemon::{DaemonTcp, TcpHostEvent, rings};
-use crate::tcp::{CONNECTION_BYTES, LISTENER_BYTES, RING, TcpError, api_end, api_settings, api_state};
+use crate::tcp::{
+    CONNECTION_BYTES, LISTENER_BYTES, RESTING_BYTES, RING, TcpError, api_end, api_settings, api_state,
+};
 
 /// Connections and listeners of one user that may begin at a time: each takes a place in the queue of the thread that begins
 /// them.
 const BEGINNING_MAX: usize = 32;
+/// Handles of connections that the node is asked for at once.
+const HANDLES_AT_ONCE: usize = 32;
 /// Connections whose status the processor is asked for at once.
 const CONNECTIONS_PER_PAGE: usize = 64;
 
@@ -76,7 +80,7 @@ impl<H: Host> Service<H> {
         }
         let bytes = LISTENER_BYTES.saturating_mul(u64::from(backlog) + 1);
         self.take_end(account, bytes)?;
-        let channel = self.on_node(|node, _| node.reserve_handle())?;
+        let channel = self.next_handle()?;
         let stage = Stage::TcpListener { class, call: Some(call) };
         let end = End { more_bytes: bytes, ..End::new(client, account, stage, format!("TCP at {local}")) };
         self.ends.insert(channel, end);
@@ -156,10 +160,22 @@ impl<H: Host> Service<H> {
         };
         let what = peer.map_or_else(|| "TCP".to_owned(), |peer| format!("TCP to {peer}"));
         let end = End::new(client, account, Stage::Tcp(Box::new(endpoint)), what);
-        let channel = self.on_node(|node, _| node.reserve_handle())?;
+        let channel = self.next_handle()?;
         let end = End { held, health: Some(health), more_bytes: bytes, ..end };
         self.ends.insert(channel, end);
         Ok((channel, (outbox.end, inbox.end)))
+    }
+
+    /// A handle of the node's. Each question makes the thread wait for the processor, so it asks for several.
+    fn next_handle(&mut self) -> Result<ChannelId, ApiError> {
+        if let Some(handle) = self.handles.pop() {
+            return Ok(handle);
+        }
+        let handles: [ChannelId; HANDLES_AT_ONCE] =
+            self.on_node(|node, _| std::array::from_fn(|_| node.reserve_handle()))?;
+        let (first, others) = handles.split_first().ok_or(RequestError::Unknown)?;
+        self.handles.extend(others.iter().rev());
+        Ok(*first)
     }
 
     fn make_tcp_rings(
@@ -247,6 +263,7 @@ impl<H: Host> Service<H> {
 
     /// Handles all that has happened to connections and listeners.
     pub fn handle_tcp(&mut self) {
+        self.tcp_alarm.clear();
         while let Some((channel, happened)) = self.host.tcp().and_then(DaemonTcp::next) {
             self.discard_time();
             let account = self.ends.get(&channel).map(|end| end.account);
@@ -273,6 +290,7 @@ impl<H: Host> Service<H> {
             TcpHostEvent::Refused(refusal) => self.fail_tcp(channel, ApiError::Tcp(refusal.to_string())),
             TcpHostEvent::Ended(why) => self.tcp_ended(channel, why),
             TcpHostEvent::TimeWait => self.drop_tcp_rings(channel),
+            TcpHostEvent::Rests => self.count_resting(channel),
             TcpHostEvent::Over => {
                 if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {
                     self.host.unwatch(channel);
@@ -290,6 +308,14 @@ impl<H: Host> Service<H> {
         let (account, health, doorbell) = (end.account, end.health.take(), end.doorbell.take());
         let held = std::mem::take(&mut end.held);
         self.release_later(account, health, doorbell, held);
+    }
+
+    /// The engine needs a connection's buffers no more.
+    fn count_resting(&mut self, channel: ChannelId) {
+        let Some(end) = self.ends.get_mut(&channel) else { return };
+        let (account, less) = (end.account, end.more_bytes.saturating_sub(RESTING_BYTES));
+        end.more_bytes -= less;
+        self.accounts.give_back(account, Resource::BufferBytes, less);
     }
 
     fn tcp_begun(&mut self, channel: ChannelId, flow: Flow) {

@@ -5,9 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant as Deadline;
 
 use punctual_analysis::Instant;
-use thiserror::Error;
 
-use super::{SENT_AT, SLOT_HEADER_BYTES, slot_offset};
+use super::producer::{Producer, PushError};
 use crate::ring::counters::{CountersReader, DAEMON_HEADER_BYTES};
 use crate::ring::{Other, Own, RingCloser, RingError, RingHandles, RingShape};
 use crate::shm::{Region, View};
@@ -15,35 +14,13 @@ use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::wake::{self, Answered, Bell, Doorbell};
 
-/// Why the application's message did not go into the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum PushError {
-    /// The ring has no room: wait or try again.
-    #[error("the ring is full")]
-    Full,
-    /// Longer than the ring's messages.
-    #[error("message of {bytes} B is longer than the contract's {bytes_max} B")]
-    TooLong {
-        /// Length of the message in bytes.
-        bytes: usize,
-        /// Longest message that fits, in bytes.
-        bytes_max: u32,
-    },
-    /// The daemon has closed the ring.
-    #[error("the channel is closed")]
-    Closed,
-}
-
 /// The application's end.
 #[derive(Debug)]
 pub struct OutboxWriter {
-    region: Region,
-    daemon: Arc<View>,
-    shape: RingShape,
+    producer: Producer,
     doorbell: Doorbell,
     answered: Answered,
     bell: Bell,
-    produced: u64,
     /// The daemon is.
     gone: Arc<AtomicBool>,
 }
@@ -59,21 +36,19 @@ impl OutboxWriter {
         let [file, own, bell, doorbell] =
             <[OwnedFd; 4]>::try_from(handles.descriptors).map_err(|_| RingError::Descriptors(count))?;
         let shape = RingShape::new(handles.shape.slots, handles.shape.message_bytes_max)?;
+        let daemon = View::open(file, DAEMON_HEADER_BYTES as u64)?;
         Ok(Self {
-            daemon: Arc::new(View::open(file, DAEMON_HEADER_BYTES as u64)?),
-            region: Region::take(own, shape.file_bytes())?,
-            shape,
+            producer: Producer::new(Region::take(own, shape.file_bytes())?, daemon, shape),
             doorbell: Doorbell::new(doorbell),
             answered: Answered::default(),
             bell: Bell::new(bell),
-            produced: 0,
             gone: Arc::new(AtomicBool::new(false)),
         })
     }
 
     /// The ring's geometry.
     pub fn shape(&self) -> RingShape {
-        self.shape
+        self.producer.shape
     }
 
     /// The ring's doorbell, for a ring in the other direction that the same reader serves.
@@ -86,7 +61,7 @@ impl OutboxWriter {
 
     /// A reader of the channel's counters, which needs no request.
     pub fn counters(&self) -> CountersReader {
-        CountersReader::new(&self.daemon, &self.gone, false)
+        CountersReader::new(&self.producer.reader, &self.gone, false)
     }
 
     /// What closes this end from within the process.
@@ -99,27 +74,27 @@ impl OutboxWriter {
 
     /// Whether the daemon has closed the ring.
     pub fn is_closed(&self) -> bool {
-        Other(&self.daemon).is_closed() || self.gone.load(Ordering::SeqCst)
+        Other(&self.producer.reader).is_closed() || self.gone.load(Ordering::SeqCst)
     }
 
     /// Messages in the ring that the link has not sent.
     pub fn outstanding(&self) -> u64 {
-        self.produced.wrapping_sub(Other(&self.daemon).position())
+        self.producer.outstanding()
     }
 
     /// Position of the message that was published last.
     pub fn last_position(&self) -> Option<u64> {
-        self.produced.checked_sub(1)
+        self.producer.produced.checked_sub(1)
     }
 
     /// Whether the link has sent the message at this position.
     pub fn is_sent(&self, position: u64) -> bool {
-        Other(&self.daemon).position() > position
+        Other(&self.producer.reader).position() > position
     }
 
     /// Whether there is no room for another message.
     pub fn is_full(&self) -> bool {
-        self.outstanding() >= u64::from(self.shape.slots)
+        self.producer.is_full()
     }
 
     /// Whether there is room for another message. If not, the bell rings as soon as there is.
@@ -146,7 +121,7 @@ impl OutboxWriter {
 
     /// Wakes the reader if it has seen the ring empty since it was last woken.
     pub fn wake_reader(&self) {
-        if self.answered.must_wake(Other(&self.daemon).ticket()) {
+        if self.answered.must_wake(Other(&self.producer.reader).ticket()) {
             self.doorbell.ring();
         }
     }
@@ -164,19 +139,7 @@ impl OutboxWriter {
         if !self.has_room() {
             return Err(PushError::Full);
         }
-        let offset = slot_offset(self.shape, self.produced);
-        let bytes_max = self.shape.message_bytes_max;
-        // SAFETY: the slot is free (its position is at least `slots` behind the consumer's), and the daemon
-        // does not touch a slot before the producer position has passed it; `&mut self` excludes others here.
-        let slot = unsafe { self.region.bytes_mut(offset + SLOT_HEADER_BYTES, bytes_max as usize) };
-        let bytes = fill(slot);
-        let len = u32::try_from(bytes).ok().filter(|len| *len <= bytes_max);
-        let len = len.ok_or(PushError::TooLong { bytes, bytes_max })?;
-        self.region.half(offset).store(len, Ordering::Relaxed);
-        self.region.word(offset + SENT_AT).store(at.unwrap_or_else(crate::ring::now).0, Ordering::Relaxed);
-        self.produced += 1;
-        Own(&self.region).position().store(self.produced, Ordering::SeqCst);
-        Ok(self.produced - 1)
+        self.producer.put(at, fill)
     }
 
     /// Does what [`OutboxWriter::push`] does, on the thread of the ring's other end, and wakes no thread.
@@ -187,7 +150,7 @@ impl OutboxWriter {
     /// See [`OutboxWriter::fill`].
     pub fn push_beside(&mut self, message: &[u8], at: Instant) -> Result<bool, PushError> {
         self.push_at(Some(at), &[IoSlice::new(message)])?;
-        Ok(self.answered.must_wake(Other(&self.daemon).ticket()))
+        Ok(self.answered.must_wake(Other(&self.producer.reader).ticket()))
     }
 
     /// Does what [`OutboxWriter::fill`] does, as [`OutboxWriter::push_beside`].
@@ -200,7 +163,7 @@ impl OutboxWriter {
         at: Instant,
     ) -> Result<bool, PushError> {
         self.fill_at(Some(at), fill)?;
-        Ok(self.answered.must_wake(Other(&self.daemon).ticket()))
+        Ok(self.answered.must_wake(Other(&self.producer.reader).ticket()))
     }
 
     /// Puts one message together from parts.
@@ -213,8 +176,8 @@ impl OutboxWriter {
 
     fn push_at(&mut self, at: Option<Instant>, parts: &[IoSlice<'_>]) -> Result<u64, PushError> {
         let bytes = parts.iter().map(|part| part.len()).sum();
-        if bytes > self.shape.message_bytes_max as usize {
-            return Err(PushError::TooLong { bytes, bytes_max: self.shape.message_bytes_max });
+        if bytes > self.producer.shape.message_bytes_max as usize {
+            return Err(PushError::TooLong { bytes, bytes_max: self.producer.shape.message_bytes_max });
         }
         self.fill_at(at, |slot| {
             let mut end = 0;
@@ -229,7 +192,7 @@ impl OutboxWriter {
     /// Clears the bell, arms it for the next freed slot, and checks again whether there is room.
     fn arm_for_room(&self) -> bool {
         self.bell.clear();
-        wake::arm(Own(&self.region).ticket());
+        wake::arm(Own(&self.producer.region).ticket());
         let room = !self.is_full();
         if room || self.is_closed() {
             self.bell.ring();
@@ -264,7 +227,7 @@ impl OutboxWriter {
                 return Ok(true);
             }
             self.bell.clear();
-            wake::arm(Own(&self.region).ticket());
+            wake::arm(Own(&self.producer.region).ticket());
             if done() || self.is_closed() {
                 self.bell.ring();
                 return Ok(done());
