@@ -1,6 +1,7 @@
 //! Requests of the other end of a connection on which both ends call.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::thread;
 
@@ -56,6 +57,8 @@ pub(crate) struct Served {
     counted: Option<(Arc<Budget>, Arc<Stream>)>,
     /// Requests that are served now, and whether they were cancelled.
     running: Mutex<HashMap<RequestId, bool>>,
+    /// Threads that serve them, or that wait until the other end takes their replies.
+    threads: AtomicUsize,
     /// Of strings in the requests of the other end.
     characters: AtomicCell<CharacterSet>,
 }
@@ -84,7 +87,7 @@ impl Served {
         counted: Option<(Arc<Budget>, Arc<Stream>)>,
     ) -> Self {
         let characters = AtomicCell::new(characters);
-        Self { host, caller, counted, running: Mutex::default(), characters }
+        Self { host, caller, counted, running: Mutex::default(), threads: AtomicUsize::new(0), characters }
     }
 
     /// Whether the other end is a client: then nothing waits for ever until it reads.
@@ -121,14 +124,14 @@ impl Served {
         if !self.begin(id) {
             return refuse(request.whole(), &send);
         }
-        let Some(permit) = ServingPermit::take() else {
+        let (Some(thread), Some(permit)) = (ServedThread::begin(self), ServingPermit::take()) else {
             self.end(id);
             return refuse(request.whole(), &send);
         };
         let request = Arc::new(request);
         let (served, of_thread, sends) = (Arc::clone(self), Arc::clone(&request), send.clone());
         let serve = move || {
-            let _permit = permit;
+            let (_thread, _permit) = (thread, permit);
             served.serve(id, of_thread, &sends);
         };
         if thread::Builder::new().name("punctual-serve".to_owned()).spawn(serve).is_err() {
@@ -181,6 +184,25 @@ impl Served {
             // Others need the memory. The reader finds the end.
             Err(_) => stream.shutdown(),
         }
+    }
+}
+
+/// A thread of a connection, until it is dropped.
+struct ServedThread(Arc<Served>);
+
+impl ServedThread {
+    /// There may be more of them than requests: an end that has a reply sends the next request before the thread has ended. One
+    /// that does not read its replies has no more.
+    fn begin(served: &Arc<Served>) -> Option<Self> {
+        let more = |threads: usize| (threads < 2 * DUPLEX_REQUESTS_MAX).then_some(threads + 1);
+        let begun = served.threads.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        begun.is_ok().then(|| Self(Arc::clone(served)))
+    }
+}
+
+impl Drop for ServedThread {
+    fn drop(&mut self) {
+        self.0.threads.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

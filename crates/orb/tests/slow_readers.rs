@@ -187,3 +187,35 @@ fn a_client_of_a_pool_has_no_more_replies_than_all_clients_may_have() {
     other.send(&server.octets(1, 10));
     other.expect(MessageType::Reply);
 }
+
+/// Threads of this process that serve connections or requests.
+fn serving_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("this process");
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
+    };
+    tasks.filter_map(name).filter(|name| name.trim() == "punctual-serve").count()
+}
+
+/// Where both ends call, each request has a thread, also while its reply waits.
+#[test]
+fn a_client_that_is_called_back_has_no_more_threads_than_it_may() {
+    for concurrency in models() {
+        let server = Server::new(Options { accept_bidirectional: true, ..options(concurrency) });
+        let mut slow = End::connect(&server.orb);
+        slow.send(&offering(&server, 1 << 20));
+        // Never many at the same time: these are refused.
+        for id in 2..=128 {
+            server.wait_until_called(id - 1);
+            slow.send(&server.octets(id, 1 << 20));
+        }
+        server.wait_until_called(128);
+        (200..300).for_each(|id| slow.send(&server.octets(id, 1 << 20)));
+        for _ in 0..50 {
+            // Those of other tests beside this are few.
+            let threads = serving_threads();
+            assert!(threads < 160, "{threads} threads");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
