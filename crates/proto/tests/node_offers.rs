@@ -1,5 +1,5 @@
 //! The offer of a refusal is granted on request, on real nodes with other channels: exactly as offered, and
-//! as it is printed.
+//! as it is printed. It asks for no more than the refused contract did.
 
 use punctual_proto::api::{ChannelRefusal, Event, Grant, OpenRequest, RefuseCause, UserId};
 use punctual_proto::config::{Admission, RunPolicy};
@@ -90,6 +90,9 @@ fn what_is_offered_is_granted() {
             deadlines += u32::from(offer.deadline > wanted.deadline);
             rates += u32::from(offer.interval() > wanted.interval());
             assert!(!refusal.stages.is_empty(), "seed {seed}: who would say yes");
+            // A shorter deadline or a higher rate would take more of the stages than was wanted.
+            let relaxed = offer.deadline >= wanted.deadline && offer.interval() >= wanted.interval();
+            assert!(relaxed, "seed {seed}: {wanted:?} was refused, {offer:?} is offered");
             for (how, asked) in [("as offered", offer), ("as printed", printed(offer))] {
                 let answer = ask(&mut world, to, asked, true);
                 assert!(answer.is_ok(), "seed {seed}, {how}: {asked:?}: {answer:?}");

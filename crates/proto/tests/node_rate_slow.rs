@@ -4,10 +4,11 @@ mod common;
 
 use common::rate::{TRIED as CONFIGURED, is_right, measured};
 use punctual_proto::api::{Cause, MeasuredRate, RateRefusal};
-use punctual_proto::ids::{Address, LinkId};
+use punctual_proto::ids::{Address, Epoch, LinkId};
 use punctual_proto::limits::RATE_PROOF_AGAIN;
+use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
-use punctual_rig::{Slow, TestOutbox, World, name};
+use punctual_rig::{Slow, TestOutbox, World, line_config, name};
 
 const DRAINS: BitRate = BitRate(20_000_000);
 const LINK: LinkId = LinkId(0);
@@ -105,4 +106,32 @@ fn a_link_that_was_slow_in_use_is_measured_before_it_counts_as_healed() {
     world.slow = None;
     world.run_for(Nanos::from_secs(65));
     assert_eq!(slow_link(&world), None);
+}
+
+/// A link that measures itself is measured in each life of its neighbour. Each time it is tried at the configured rate: what was
+/// found before, however often, is no limit.
+#[test]
+fn a_link_that_was_slow_in_many_lives_of_its_neighbour_is_found_whole_in_the_next() {
+    let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, CONFIGURED)).collect();
+    configs[0].links[0].rate_auto = true;
+    let mut world = World::of(configs);
+    world.slow = Some(Slow::new(0, DRAINS));
+    let found = measured(&mut world, 0).expect("it measures itself");
+    assert!(is_right(found, DRAINS), "{found:?}");
+    for life in 2..=5 {
+        if life == 5 {
+            world.slow = None;
+        }
+        let mut config = line_config(1, 2, CONFIGURED);
+        config.epoch = Epoch(life);
+        world.restart(1, Node::new(config, life, world.now).expect("a configuration"));
+        let found = measured(&mut world, 0).expect("it measures itself again");
+        match life {
+            5 => assert!(found.at_least && found.rate.0 > 90_000_000, "{found:?}"),
+            _ => assert!(is_right(found, DRAINS), "{found:?}"),
+        }
+    }
+    // 40 Mbit/s: twice what it drained before.
+    let wide = Contract::new(10_000, Rate::per_second(500).unwrap(), 1, Nanos::from_millis(100)).unwrap();
+    world.open(0, 1, wide).expect("the link has this rate");
 }

@@ -3,7 +3,7 @@
 
 use punctual_analysis::contract::SPAN_MAX;
 use punctual_proto::api::{Misconduct, RtuClass, RtuCost, RtuEvent, RtuId, RtuRefusal, RtuTerms};
-use punctual_proto::config::Admission;
+use punctual_proto::config::{Admission, CpuConfig};
 use punctual_proto::limits::{
     RTU_HANDLERS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX, RTU_VIOLATION_SPAN, RTU_VIOLATIONS_MAX, RTUS_DUE_MAX,
 };
@@ -160,6 +160,32 @@ fn whatever_is_granted_keeps_its_bound() {
         for seed in 0..60 {
             let granted = run_random(admission, seed);
             assert!(granted > 0, "{} seed {seed}", admission.name);
+        }
+    }
+}
+
+/// PDUs of a window may come one by one, so that each has a call of its own however long a quantum is. Others, whose work is
+/// due later, keep their bounds all the same: as many as are granted have work at once.
+#[test]
+fn units_that_come_one_by_one_leave_others_the_time_that_they_were_granted() {
+    for admission in [Admission::RMDP, Admission::EDF, Admission::FIXED_PRIORITY, Admission::D_ORDER] {
+        let mut bench = Bench::new(CpuConfig { release_latency: US(10), ..cpu(admission) });
+        let eight = RtuTerms { quantum: 8, ..terms(RtuClass::periodic(MS(8), 8).sporadic(), US(1)) };
+        let quick = RtuTerms { deadline: Some(MS(1)), ..eight };
+        let quick: Vec<_> = (0..5).map(|_| bench.register(quick).expect("granted")).collect();
+        let one = terms(RtuClass::periodic(MS(10), 1).sporadic(), US(90));
+        let slow = RtuTerms { deadline: Some(MS(5)), ..one };
+        let slow: Vec<_> = (0..100).map_while(|_| bench.register(slow).ok()).collect();
+        assert!((10..100).contains(&slow.len()), "{}: {}", admission.name, slow.len());
+        slow.iter().for_each(|id| bench.arrive(*id, AT(0), 1));
+        for (place, id) in (0..).zip(&quick) {
+            (0..8).for_each(|n| bench.arrive(*id, AT((5 * n + place) * 100), 1));
+        }
+        bench.run_until(AT(20_000));
+        assert_eq!(bench.calls.len(), slow.len() + 40, "{}: each has a call of its own", admission.name);
+        for id in quick.iter().chain(&slow) {
+            let found = (broken(&bench.bodies[id]), bench.counters(*id).late);
+            assert_eq!(found, (None, 0), "{}", admission.name);
         }
     }
 }

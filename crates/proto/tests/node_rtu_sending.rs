@@ -387,3 +387,23 @@ fn a_sender_that_had_slots_and_is_late_is_late_by_its_processor() {
     assert_eq!(sender, silent);
     assert!(sender.0 >= 20 && sender.1 > 0, "{sender:?}");
 }
+
+/// A link that sends a fifth of what it has promised keeps a sender from running: the sender is late, its processor is not.
+#[test]
+fn a_sender_that_waits_for_its_link_is_not_late_by_its_processor() {
+    let mut config = line_config(0, 2, RATE);
+    config.cpu = cpu(Admission::EDF);
+    config.links[0].pace = Pacing::Completion;
+    let mut bench = Bench::of(config);
+    let two = terms(RtuClass::periodic(MS(1), 2).sporadic(), 2);
+    let id = bench.register_sender(two, 3, 100).expect("granted");
+    bench.arrive(id, AT(0), 1_000);
+    for n in 1..=400 {
+        bench.run_until(AT(n * 5_000));
+        // The packets of one call.
+        bench.node.handle_sent(LinkId(0), 6 * bench.last_wire_bytes, bench.now);
+    }
+    let late = bench.counters(id).late;
+    assert!(late > 300, "the link kept it from running: {late}");
+    assert_eq!(bench.node.status(bench.now).late_service.times, 0);
+}
