@@ -90,7 +90,7 @@ enum Place {
         is_closed: bool,
     },
     Connection(TcpId),
-    Listening(Listener),
+    Listening(Box<Listener>),
     /// A connection that is to be accepted from this listener.
     Accepting(ChannelId),
 }
@@ -285,7 +285,7 @@ impl DaemonTcp {
             }
             Place::Listening(_) => {
                 if let Some(Place::Listening(listener)) = table.places.remove(&channel) {
-                    self.order(Job::StopListening(listener));
+                    self.order(Job::StopListening(*listener));
                 }
                 table.refuse_waiting(channel);
                 table.over(channel);
@@ -343,7 +343,7 @@ impl DaemonTcp {
                 table.over(channel);
             }
             Report::Listening(Ok(listener)) => {
-                table.places.insert(channel, Place::Listening(listener));
+                table.places.insert(channel, Place::Listening(Box::new(listener)));
                 table.happened.push_back((channel, TcpHostEvent::Listening(Ok(()))));
             }
             Report::Listening(Err(error)) => {
