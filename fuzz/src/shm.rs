@@ -39,6 +39,15 @@ impl Region {
         Ok((file, Self(memory)))
     }
 
+    /// Same as in `punctual_ipc`.
+    ///
+    /// # Errors
+    /// As [`Region::create`].
+    pub fn private(len: u64) -> io::Result<(Self, View)> {
+        let (_, region) = Self::create(len)?;
+        Ok((region.clone(), View(region)))
+    }
+
     /// The same memory once more.
     ///
     /// # Errors
