@@ -8,7 +8,7 @@ use punctual_proto::limits::{
     RTU_HANDLERS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX, RTU_VIOLATION_SPAN, RTU_VIOLATIONS_MAX, RTUS_DUE_MAX,
 };
 use punctual_proto::signalling::SplitMix64;
-use punctual_proto::{Instant, Nanos};
+use punctual_proto::{Instant, Nanos, Ppm};
 use punctual_rig::handlers::{Bench, broken, cpu};
 
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -150,6 +150,24 @@ fn what_exceeds_a_low_delay_budget_runs_in_idle_time_as_best_effort() {
         assert_eq!(broken(&bench.bodies[&id]), None);
     }
     assert!(bench.counters(greedy).units_beyond < 2_000, "it waits behind what is promised");
+}
+
+/// Handlers that are best effort, and what exceeds a budget, keep to the share of a flow; what is within the budget does not
+/// count.
+#[test]
+fn best_effort_of_a_handler_keeps_to_the_share_of_a_flow() {
+    let capped = CpuConfig { best_effort_flow_cpu_cap: Ppm(100_000), ..cpu(Admission::RMDP) };
+    let mut bench = Bench::new(capped);
+    let classes = [RtuClass::BestEffort, low(MS(10), 2)];
+    let ids = classes.map(|class| bench.register(terms(class, US(20))).expect("granted"));
+    ids.iter().for_each(|id| bench.arrive(*id, AT(0), 4_000));
+    bench.run_until(AT(100_000));
+    let [best_effort, promised] = ids.map(|id| bench.counters(id));
+    // A tenth of 100 ms, and what a flow may take at once.
+    for beyond in [best_effort.units + best_effort.units_beyond, promised.units_beyond] {
+        assert!((250..600).contains(&beyond), "{beyond}");
+    }
+    assert!((18..=22).contains(&promised.units), "{}", promised.units);
 }
 
 /// Random sets under every policy: whatever is granted keeps its bound, beside best effort that never ends, where all ask for

@@ -68,7 +68,7 @@ pub fn choose<'m>(
         return choose_compiled(originals, places, scope, drawn, wanted);
     }
     let mut unbuildable: BTreeSet<u32> = known.iter().copied().collect();
-    let packages = packages(places, originals, scope)?;
+    let packages = packages(originals, scope)?;
     for round in 1..=ROUNDS_MAX {
         let chosen: Vec<&Mutant> =
             drawn.iter().filter(|mutant| !unbuildable.contains(&mutant.id)).take(wanted).collect();
@@ -108,21 +108,17 @@ fn choose_compiled<'m>(
     Ok((chosen, unbuildable))
 }
 
-/// The packages of the mutated sources: cargo takes the folder of each for its name.
-fn packages(places: &Places, originals: &Originals, scope: &Scope) -> Result<Vec<String>, Error> {
-    originals.write(&places.tree, scope, &[])?;
+/// The packages of the mutated sources: cargo takes the folder of each for its name. The copy is not touched: what is written
+/// anew is built anew.
+fn packages(originals: &Originals, scope: &Scope) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     for sources in scope.sources {
-        let folder =
-            Path::new(sources.folder).ancestors().map(|folder| places.tree.join(folder).join("Cargo.toml"));
-        let manifest = folder.into_iter().find(|file| file.exists());
-        let manifest = manifest.ok_or_else(|| Error::Build(format!("{}: no package", sources.folder)))?;
-        let text = std::fs::read_to_string(&manifest).map_err(Error::of(&manifest))?;
+        let mut folders = Path::new(sources.folder).ancestors();
+        let text = folders.find_map(|folder| originals.text(&folder.join("Cargo.toml")));
+        let text = text.ok_or_else(|| Error::Build(format!("{}: no package", sources.folder)))?;
         let table: toml::Table = text.parse().map_err(|cause| Error::Build(format!("{cause}")))?;
         let name = table.get("package").and_then(|package| package.get("name")).and_then(toml::Value::as_str);
-        found.push(
-            name.ok_or_else(|| Error::Build(format!("{}: no package", manifest.display())))?.to_owned(),
-        );
+        found.push(name.ok_or_else(|| Error::Build(format!("{}: no package", sources.folder)))?.to_owned());
     }
     Ok(found)
 }

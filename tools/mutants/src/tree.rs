@@ -70,6 +70,11 @@ impl Originals {
         Ok(Self { files: read })
     }
 
+    /// The text of a file; `None` if there is no such file.
+    pub fn text(&self, name: &Path) -> Option<String> {
+        self.files.get(name).map(|content| String::from_utf8_lossy(content).into_owned())
+    }
+
     /// A digest of the built code, so that results of different code are not mixed up.
     pub fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();

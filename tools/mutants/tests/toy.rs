@@ -97,9 +97,13 @@ fn row<'r>(rows: &'r [Row], original: &str, mutated: &str) -> &'r Row {
 const LOOKED_FOR: [(&str, &str); 3] =
     [("sum <= limit", "(sum) < (limit)"), ("at += 1;", ""), ("size / 8", "(size) * (8)")];
 
+fn places(root: &Path) -> Places {
+    Places { tree: root.join("target/tree"), target: root.join("target/build") }
+}
+
 /// For the toy in `root`: the outcomes of the checked mutants, how many build, and which do not.
 fn rows(root: &Path, drawn: &[Mutant]) -> (Vec<Row>, usize, Vec<u32>) {
-    let places = Places { tree: root.join("target/tree"), target: root.join("target/build") };
+    let places = places(root);
     let originals = Originals::read(root).expect("is there");
     let (chosen, unbuildable) =
         build::choose(&originals, &places, &TOY, drawn, usize::MAX, &[]).expect("the copy builds");
@@ -133,6 +137,13 @@ fn checked_code_is_caught_and_unchecked_code_survives() {
         "no text less a text"
     );
     assert_eq!(buildable + unbuildable.len(), drawn.len());
+    // A run that goes on leaves the copy as it is, so that nothing is built again.
+    let written = || std::fs::metadata(toy.0.join("target/tree/src/lib.rs")).and_then(|file| file.modified());
+    let (before, places) = (written().expect("a copy"), places(&toy.0));
+    let originals = Originals::read(&toy.0).expect("is there");
+    let again = build::choose(&originals, &places, &TOY, &drawn, usize::MAX, &unbuildable);
+    assert_eq!(again.expect("the copy builds").0.len(), buildable);
+    assert_eq!(written().expect("a copy"), before);
     let shipped = std::fs::read_to_string(toy.0.join("src/lib.rs")).expect("is there");
     assert_eq!(shipped, LIBRARY, "what ships stays as it is");
 }

@@ -67,6 +67,8 @@ mod tests {
             "frame,0.040000,1554,",
             "packet,pts_time=0.040000,size=1554",
             "frame,pkt_pts_time=0.040000,pkt_size=1554",
+            // With names behind the section of another object.
+            "packet,pts_time=0.040000,size=1554,side_data",
             // -show_packets of releases 6 and 4.
             "packet,video,0,512,0.040000,512,0.040000,512,0.040000,1554,105306,__",
             "packet,video,0,512,0.040000,512,0.040000,512,0.040000,N/A,N/A,1554,105306,__",
@@ -81,6 +83,7 @@ mod tests {
             "a,b,c",
             "packet,0.04",
             "packet,size=3",
+            "pts_time=0.040000,1554",
             "packet,audio,1,0,0,0,0,1,1,9,9,K_",
         ] {
             assert_eq!(fields(line), None, "{line}");

@@ -240,6 +240,14 @@ mod tests {
         let (known, news) = ((64_000_000, false), (40_000_000, true));
         assert_eq!([after(minute, 5_000_000), after(minute + Nanos(1), 5_000_000)], [known, news]);
         assert_eq!([after(minute, 8_400_000), after(minute, 8_400_001)], [known, (67_200_008, true)]);
+        // The same lower limit again is newer, and so it is forgotten later.
+        let again = |first: u64| {
+            let mut spans = alloc::vec![(second, first, first), (second, 6_000_000, 6_000_000)];
+            spans.extend([(second, 0, 0); 58]);
+            spans.push((second + Nanos(1), 5_100_000, 5_100_000));
+            seen(&spans).expect("it was observed")
+        };
+        assert_eq!([again(6_000_000), again(6_000_008)], [(48_000_000, true), (40_799_999, true)]);
         let least = |came: u64| seen(&[(second, 6_000_000, 6_000_000), (second, came, came)]);
         for (came, rate) in [(5_999_999, 48_000_000), (6_000_001, 48_000_008)] {
             assert_eq!(least(came), Some((rate, true)));
