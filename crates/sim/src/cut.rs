@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::faults::{Breach, Fault, FaultAction};
 use crate::options::Faults;
-use crate::scenario::{ConnectionPlan, HostPlan, Scenario, host_of, node_id};
+use crate::scenario::{ConnectionPlan, HostPlan, Scenario, host_of, is_routed, node_id};
 
 /// The remaining parts of a plan; `None` means all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -197,13 +197,6 @@ fn move_ends(from: &mut usize, to: &mut usize, moved: &Moved<'_>) -> bool {
     let (Some(new_from), Some(new_to)) = (moved.host(*from), moved.host(*to)) else { return false };
     (*from, *to) = (new_from, new_to);
     true
-}
-
-/// Whether a host still has a route to another: a request for a host that was cut would fail in another way.
-pub(crate) fn is_routed(hosts: &[HostPlan], from: usize, to: usize) -> bool {
-    let (config, there) = (&hosts[from].config, node_id(to));
-    config.links.iter().any(|link| link.neighbour == there)
-        || config.routes.iter().any(|route| route.via.last() == Some(&there))
 }
 
 fn moved_host(mut host: HostPlan, moved: &Moved<'_>) -> HostPlan {

@@ -25,6 +25,7 @@ use self::kernel::lend_to_kernel;
 use self::requests::draw_requests;
 pub use self::requests::{Reply, RequestPlan};
 use self::routes::give_routes;
+pub(crate) use self::routes::is_routed;
 use self::soft::make_soft;
 use self::tcp::draw_tcp;
 pub use self::tcp::{ConnectionPlan, Ending, Reads, TcpPlan, Writes};

@@ -5,11 +5,12 @@ use punctual_proto::api::RtuClass;
 use punctual_proto::signalling::drain_max;
 
 use super::channels::draw_ends;
-use super::tcp::PATH_PACKET_BYTES;
+use super::routes::is_routed;
 use super::{DEADLINE_MAX, HostPlan};
-use crate::cut::is_routed;
 use crate::dice::Dice;
 
+/// Length of a packet on a reserved path (ADR 0055: the smallest MTU of IPv6).
+pub(super) const PATH_PACKET_BYTES: u32 = 1_280;
 /// The channel of a best-effort connection carries a packet in this time; what exceeds that is best effort.
 const LEAST: Nanos = Nanos::from_secs(1);
 

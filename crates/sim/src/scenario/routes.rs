@@ -11,6 +11,13 @@ use super::{HostPlan, node_id};
 /// communicates with.
 const HOSTS_KNOWN: usize = 64;
 
+/// Whether a host has a route to another: a request for a host that was cut off would fail in another way.
+pub(crate) fn is_routed(hosts: &[HostPlan], from: usize, to: usize) -> bool {
+    let (config, there) = (&hosts[from].config, node_id(to));
+    config.links.iter().any(|link| link.neighbour == there)
+        || config.routes.iter().any(|route| route.via.last() == Some(&there))
+}
+
 /// Gives every host its routes and its directory; `ends` are the pairs that communicate.
 pub(super) fn give_routes(hosts: &mut [HostPlan], ends: impl Iterator<Item = (usize, usize)>) {
     let all = hosts.len() <= HOSTS_KNOWN;

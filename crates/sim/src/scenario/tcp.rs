@@ -8,7 +8,7 @@ use punctual_proto::limits::RAW_TAG_BYTES;
 use punctual_tcp::Config;
 
 use super::channels::draw_flood;
-use super::paths::{drain_of, draw_path, holds_flight};
+use super::paths::{PATH_PACKET_BYTES, drain_of, draw_path, holds_flight};
 use super::{FloodPlan, HostPlan, Times};
 use crate::dice::{Dice, Draw};
 use crate::options::{FaultChoice, Faults, Options, Traffic};
@@ -21,8 +21,6 @@ const CONNECTIONS_MAX: u64 = 8;
 const QUANTUM: u32 = 2;
 /// Smallest largest IP packet of a path (RFC 791; RFC 8200 5).
 const PACKET_BYTES_MIN: [u32; 2] = [576, 1_280];
-/// Length of a packet on a reserved path (ADR 0055: the smallest MTU of IPv6).
-pub(super) const PATH_PACKET_BYTES: u32 = 1_280;
 /// Lifetime of a segment there: TIME-WAIT serves only to acknowledge a FIN that comes again.
 const PATH_SEGMENT_LIFE: Nanos = Nanos::from_millis(1_500);
 /// Time after the traffic in which connections send what is left, close and wait: one that meets no fault, and others, whose

@@ -7,13 +7,12 @@ use punctual_proto::api::{RtuClass, UpcallDone, Work};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
 use punctual_proto::{Instant, Nanos};
-use punctual_tcp::State;
 
 use super::{Owned, Place, Processor, Role, Tcp};
 use crate::memory::HostMemory;
 
-/// How long a SYN waits for the next hop's hardware address, and how often that is looked at. Without it the SYN would be
-/// lost, and would leave again a second later.
+/// How long the first segments of a connection wait for the next hop's hardware address, and how often that is looked at. Without it
+/// they would be lost: a SYN or data would leave again a second later, and the reset of a connection that was just accepted never.
 const HOP_WAIT: (Nanos, Nanos) = (Nanos::from_secs(1), Nanos::from_millis(1));
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Tcp<O, I> {
@@ -80,9 +79,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let worked = match role {
             Role::Input(index) => tcp.endsystem.input(index, work.packets, begun),
             Role::Output(index) => match tcp.places.get_mut(&index) {
-                Some(place) if place.waits_for_hop(tcp.endsystem.status(index).map(|it| it.state), begun) => {
-                    Default::default()
-                }
+                Some(place) if place.waits_for_hop(begun) => Default::default(),
                 Some(Place { owned: Owned { segments: Some(segments), .. }, .. }) => {
                     tcp.endsystem.output(index, work.packets, begun, &mut **segments)
                 }
@@ -130,20 +127,19 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         !self.lead.is_led && place.is_some_and(|place| !place.is_direct && is_low_delay(place))
     }
 
-    /// The SYN of a connection waits for the next hop's address: try again soon.
+    /// The first segments of a connection wait for the next hop's address: try again soon.
     fn retry_hop(&mut self, index: u32, at: Instant) {
         let Some(tcp) = &mut self.programs.tcp else { return };
-        let state = tcp.endsystem.status(index).map(|it| it.state);
         let Some(place) = tcp.places.get(&index) else { return };
-        if place.waits_for_hop(state, at) {
+        if place.waits_for_hop(at) {
             self.node.make_ready_at(place.output, Some(at + HOP_WAIT.1));
         }
     }
 }
 
 impl<O: Outbox, I: Inbox> Place<O, I> {
-    pub(super) fn waits_for_hop(&self, state: Option<State>, at: Instant) -> bool {
-        let is_new = state == Some(State::SynSent) && at.since(self.since) < HOP_WAIT.0;
+    pub(super) fn waits_for_hop(&self, at: Instant) -> bool {
+        let is_new = at.since(self.since) < HOP_WAIT.0;
         is_new && self.way.hop().is_some_and(|hop| hop.destination().is_none())
     }
 }
