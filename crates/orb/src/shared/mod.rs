@@ -31,11 +31,12 @@ use crate::duty::{wakeup_for_work, work_until_readable};
 use crate::exception::communication;
 use crate::framing::Framing;
 use crate::inbox::Inbox;
+use crate::limits::LAST_MESSAGE_WITHIN;
 use crate::outcome::Outcome;
 use crate::served::Served;
 use crate::session::{Session, unanswered};
 use crate::transport::{Deadline, Stream};
-use crate::turns::Turns;
+use crate::turns::{Turn, Turns};
 use crate::wakeup::Wakeup;
 
 use awaits::Waiter;
@@ -236,8 +237,11 @@ impl Shared {
         let _ = self.reader.set(thread::current().id());
         let end = self.read(&mut inbox);
         self.waiting().is_closed = true;
-        if end == Action::SendError {
-            self.say(message::write_message_error);
+        // Whoever sends may just be done with what this answers. Nobody begins to send any more.
+        if end == Action::SendError
+            && let Ok(outbox) = self.outbox.take(Some(Instant::now() + LAST_MESSAGE_WITHIN))
+        {
+            self.send_short(outbox, message::write_message_error);
         }
         self.stream.shutdown();
         let sent: Vec<Sent> = self.waiting().sent.drain().map(|(_, sent)| sent).collect();
@@ -356,7 +360,16 @@ impl Shared {
     /// Sends a short message, if nobody else sends and the socket takes it. Whoever says it does not wait: calls of others
     /// must end at their time.
     fn say(&self, write: impl FnOnce(&mut Encoder) -> Result<(), punctual_giop::Error>) {
-        let Some(mut outbox) = self.outbox.try_take() else { return };
+        if let Some(outbox) = self.outbox.try_take() {
+            self.send_short(outbox, write);
+        }
+    }
+
+    fn send_short(
+        &self,
+        mut outbox: Turn<'_, Box<Outbox>>,
+        write: impl FnOnce(&mut Encoder) -> Result<(), punctual_giop::Error>,
+    ) {
         outbox.encoder.clear();
         if write(&mut outbox.encoder).is_ok() {
             let message = outbox.encoder.as_bytes();
