@@ -54,10 +54,10 @@ impl<M: Memory> Plane<M> {
     /// Serves a ring after its application has changed it. From a source's or a flow's ring, takes messages as far
     /// as there is room, polices them, and returns their number. A sink's inbox has room again: resumes it.
     pub fn serve_ring(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
+        let latency = self.notice_delay_max();
         let Some(mut end) = self.channels.source(channel) else {
             return self.serve_other(channel, portion, now);
         };
-        let latency = self.config.cpu.release_latency;
         let drained = end.drain(&mut self.context, now, latency, portion);
         if !drained.is_empty {
             self.backlog.list(&mut end, &mut self.context.processor, now);
@@ -99,9 +99,9 @@ impl<M: Memory> Plane<M> {
 
     /// Makes up to `packets` fragments of the head message.
     pub fn run_source(&mut self, channel: ChannelId, packets: u32, now: Instant) {
+        let latency = self.notice_delay_max();
         let Some(mut end) = self.channels.source(channel) else { return };
         end.touch(&mut self.context.news);
-        let latency = self.config.cpu.release_latency;
         let is_policed = end.take_behind(&mut self.context, now, latency);
         let SourceEnd { source, cpu_bound, counters, .. } = end;
         let state = &mut self.context.links.states[usize::from(source.reservation.link.0)];

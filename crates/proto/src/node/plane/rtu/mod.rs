@@ -47,6 +47,8 @@ pub(super) struct Rtus<M: Memory> {
     idle: Nanos,
     /// Handlers that become ready at a time.
     due: BTreeSet<(Instant, RtuId)>,
+    /// The longest call that any of them has declared, also if it is gone.
+    call_max: Nanos,
 }
 
 impl<M: Memory> Default for Rtus<M> {
@@ -58,6 +60,7 @@ impl<M: Memory> Default for Rtus<M> {
             news: News::default(),
             idle: Nanos::ZERO,
             due: BTreeSet::new(),
+            call_max: Nanos::ZERO,
         }
     }
 }
@@ -317,6 +320,7 @@ impl<M: Memory> Plane<M> {
             let grant = RtuGrant { bound: None, sent: None, cpu_utilisation: self.stages.cpu_utilisation() };
             self.rtus.news.answer(id, rtu.remote_channel(), Ok(grant));
         }
+        self.rtus.call_max = self.rtus.call_max.max(cost.of(terms.quantum));
         self.rtus.handlers.insert(id, rtu);
         self.stages.ask_rtu(id, &RtuTerms { cost, ..terms }, packets.as_ref());
         Ok(id)
@@ -340,6 +344,12 @@ impl<M: Memory> Plane<M> {
                 self.rtus.news.answer(id, remote, Err(refusal));
             }
         }
+    }
+
+    /// How long ago a message may have been sent that is noticed only now. The release latency covers units of the node. A call of
+    /// a program's handler may be longer. Admission counts it as blocking, from the time that the message was sent.
+    pub(super) fn notice_delay_max(&self) -> Nanos {
+        self.config.cpu.release_latency + self.rtus.call_max
     }
 
     fn ready_rtu(&mut self, id: RtuId, now: Instant) {
