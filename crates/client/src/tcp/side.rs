@@ -33,6 +33,7 @@ pub(super) const REASON_WITHIN: Duration = Duration::from_millis(250);
 
 impl Side {
     /// The program has used its rings. At a daemon the doorbell does this.
+    #[cfg_attr(not(feature = "embedded"), expect(unused_variables, reason = "only an engine is told"))]
     pub fn ready(&self, connection: &Connection) -> Result<(), TcpError> {
         match self {
             #[cfg(feature = "embedded")]
