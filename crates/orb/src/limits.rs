@@ -136,5 +136,6 @@ pub const NAMING_ITERATOR_IDLE: Duration = Duration::from_secs(600);
 
 /// Connections that wait to be accepted. The kernel's own limit, `net.core.somaxconn`, may be lower.
 pub const LISTEN_BACKLOG: i32 = 4_096;
-/// How long the last message of a connection, that the other end has broken the protocol, waits for a call that is being sent.
-pub(crate) const LAST_MESSAGE_WITHIN: Duration = Duration::from_millis(100);
+
+/// How long the message error that ends a connection waits for a call that is being sent.
+pub const LAST_MESSAGE_WITHIN: Duration = Duration::from_millis(100);

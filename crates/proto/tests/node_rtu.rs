@@ -1,14 +1,21 @@
 //! Programs' handlers on a node's processor (RTU 3, ADR 0051): admitted with a bound that holds, by every policy; served in
 //! the order of their classes; within budgets; counted and demoted where they do not keep to what they have declared.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use punctual_analysis::contract::SPAN_MAX;
-use punctual_proto::api::{Misconduct, RtuClass, RtuCost, RtuEvent, RtuId, RtuRefusal, RtuTerms};
+use punctual_proto::api::{
+    Misconduct, Port, RtuClass, RtuCost, RtuEvent, RtuId, RtuRefusal, RtuTerms, UpcallDone,
+};
 use punctual_proto::config::{Admission, CpuConfig};
 use punctual_proto::limits::{
     RTU_HANDLERS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX, RTU_VIOLATION_SPAN, RTU_VIOLATIONS_MAX, RTUS_DUE_MAX,
 };
 use punctual_proto::signalling::SplitMix64;
-use punctual_proto::{Instant, Nanos, Ppm};
+use punctual_proto::wire::Header;
+use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_rig::World;
 use punctual_rig::handlers::{Bench, broken, cpu};
 
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -515,5 +522,59 @@ fn timers_that_expire_together_are_noticed_in_parts() {
             calls += 1;
         }
         assert_eq!(calls, expired);
+    }
+}
+
+/// What a source sends while a body is called is due from then on, however long the call takes. Nobody can claim more than the
+/// release latency without a call, nor when the call is longer ago.
+#[test]
+fn a_message_that_is_sent_during_a_call_is_due_from_then_on_and_no_other_is_dated_back_further() {
+    let call = MS(2);
+    let latency = CpuConfig::default().release_latency;
+    let mut world = World::line(2, BitRate(40_000_000));
+    let contract = Contract::new(100, Rate::per_second(50).expect("a rate"), 1, MS(50)).expect("a contract");
+    let open = world.open(0, 1, contract).expect("it fits");
+    let terms = terms(RtuClass::periodic(MS(20), 1).sporadic(), call - US(100));
+    let id = world.nodes[0].register_handler(terms, world.now).expect("within ranges");
+    world.run_for(MS(40));
+    let slack_ns = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&slack_ns);
+    world.tap = Some(Box::new(move |node, port, bytes| {
+        if let (0, Port::Data, Ok((header, _))) = (node, port, Header::parse(bytes)) {
+            seen.set(header.slack_ns);
+        }
+        true
+    }));
+    let mut slack_after = |ended_before: Option<Nanos>, claimed: Nanos| {
+        if let Some(pause) = ended_before {
+            let node = &mut world.nodes[0];
+            node.make_ready(id, world.now);
+            let work = node.begin_work(world.now).expect("the handler has work");
+            assert_eq!(node.upcall(&work), Some(id));
+            world.now = world.now + call;
+            let done = UpcallDone { units: 1, more: false, took: call - US(100) };
+            world.nodes[0].finish_upcall(&work, done, world.now);
+            world.now = world.now + pause;
+        }
+        assert!(open.outbox.send(&[7; 100], world.now - claimed));
+        world.nodes[0].handle_ring(open.source, world.now);
+        world.run_for(MS(60));
+        slack_ns.get()
+    };
+    let now = slack_after(None, Nanos::ZERO);
+    // How long before the message is noticed a call has ended, if there was one; how long before it is claimed to be sent; and how
+    // long before it counts from.
+    for (ended_before, claimed, counts) in [
+        (Some(Nanos::ZERO), call - US(500), call - US(500)),
+        (Some(Nanos::ZERO), call + latency, call + latency),
+        (Some(Nanos::ZERO), call + latency + Nanos(1), call + latency),
+        (Some(latency), call + latency, call + latency),
+        (Some(latency + Nanos(1)), call, latency),
+        (None, call, latency),
+        (None, latency, latency),
+        (None, latency - Nanos(1), latency - Nanos(1)),
+    ] {
+        let earlier = now - slack_after(ended_before, claimed);
+        assert_eq!(earlier, counts.0 as i64, "{ended_before:?}, {claimed}");
     }
 }

@@ -54,7 +54,7 @@ impl<M: Memory> Plane<M> {
     /// Serves a ring after its application has changed it. From a source's or a flow's ring, takes messages as far
     /// as there is room, polices them, and returns their number. A sink's inbox has room again: resumes it.
     pub fn serve_ring(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
-        let latency = self.notice_delay_max();
+        let latency = self.notice_delay_max(now);
         let Some(mut end) = self.channels.source(channel) else {
             return self.serve_other(channel, portion, now);
         };
@@ -99,7 +99,7 @@ impl<M: Memory> Plane<M> {
 
     /// Makes up to `packets` fragments of the head message.
     pub fn run_source(&mut self, channel: ChannelId, packets: u32, now: Instant) {
-        let latency = self.notice_delay_max();
+        let latency = self.notice_delay_max(now);
         let Some(mut end) = self.channels.source(channel) else { return };
         end.touch(&mut self.context.news);
         let is_policed = end.take_behind(&mut self.context, now, latency);

@@ -99,6 +99,7 @@ impl<M: Memory> Plane<M> {
     }
 
     pub(super) fn finish_rtu(&mut self, work: &Work, done: &UpcallDone, now: Instant) {
+        self.rtus.last_call[1] = now;
         let handler = work.handler;
         let is_running = self.context.processor.executor.is_running(handler);
         let owner = self.context.processor.owner(handler).filter(|_| is_running);

@@ -47,8 +47,8 @@ pub(super) struct Rtus<M: Memory> {
     idle: Nanos,
     /// Handlers that become ready at a time.
     due: BTreeSet<(Instant, RtuId)>,
-    /// The longest call that any of them has declared, also if it is gone.
-    call_max: Nanos,
+    /// Begin and end of the last call of a body.
+    last_call: [Instant; 2],
 }
 
 impl<M: Memory> Default for Rtus<M> {
@@ -60,7 +60,7 @@ impl<M: Memory> Default for Rtus<M> {
             news: News::default(),
             idle: Nanos::ZERO,
             due: BTreeSet::new(),
-            call_max: Nanos::ZERO,
+            last_call: [Instant::ZERO; 2],
         }
     }
 }
@@ -320,7 +320,6 @@ impl<M: Memory> Plane<M> {
             let grant = RtuGrant { bound: None, sent: None, cpu_utilisation: self.stages.cpu_utilisation() };
             self.rtus.news.answer(id, rtu.remote_channel(), Ok(grant));
         }
-        self.rtus.call_max = self.rtus.call_max.max(cost.of(terms.quantum));
         self.rtus.handlers.insert(id, rtu);
         self.stages.ask_rtu(id, &RtuTerms { cost, ..terms }, packets.as_ref());
         Ok(id)
@@ -346,10 +345,13 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// How long ago a message may have been sent that is noticed only now. The release latency covers units of the node. A call of
-    /// a program's handler may be longer. Admission counts it as blocking, from the time that the message was sent.
-    pub(super) fn notice_delay_max(&self) -> Nanos {
-        self.config.cpu.release_latency + self.rtus.call_max
+    /// How long ago a message may have been sent that is noticed at `now`. The release latency covers units of the node. A call
+    /// of a program's handler may be longer, and nothing is noticed meanwhile. Admission counts a call as blocking, from the
+    /// time that the message was sent. Without such a call no source may claim more, or it would be more urgent than others
+    /// were promised.
+    pub(super) fn notice_delay_max(&self, now: Instant) -> Nanos {
+        let (latency, [called, returned]) = (self.config.cpu.release_latency, self.rtus.last_call);
+        if now.since(returned) <= latency { latency + returned.since(called) } else { latency }
     }
 
     fn ready_rtu(&mut self, id: RtuId, now: Instant) {
@@ -365,6 +367,7 @@ impl<M: Memory> Plane<M> {
 
     /// Notes that the handler's body is called: it sees all work that is present now.
     pub(super) fn call_rtu(&mut self, id: RtuId, now: Instant) {
+        self.rtus.last_call = [now; 2];
         if let Some(rtu) = self.rtus.handlers.get_mut(&id) {
             (rtu.again, rtu.called) = (None, now);
         }
