@@ -20,6 +20,28 @@ pub struct Holdings {
     pub lost: String,
 }
 
+impl Holdings {
+    /// Lowers each figure to that of `now`; whether none of `now` was above. What the daemon is still giving back when it is
+    /// first looked at would hide a leak as large, so the least that was ever seen counts.
+    pub fn lower_to(&mut self, now: &Self) -> bool {
+        fn lower<T: Ord + Copy>(least: &mut T, now: T) -> bool {
+            let is_within = now <= *least;
+            *least = now.min(*least);
+            is_within
+        }
+        let figures = [
+            lower(&mut self.descriptors, now.descriptors),
+            lower(&mut self.threads, now.threads),
+            lower(&mut self.mappings, now.mappings),
+            lower(&mut self.channels, now.channels),
+            lower(&mut self.buffer_bytes, now.buffer_bytes),
+            lower(&mut self.clients, now.clients),
+        ];
+        let quotas = self.quotas.iter_mut().zip(now.quotas).map(|(least, now)| lower(least, now));
+        figures.into_iter().chain(quotas).fold(now.lost.is_empty(), |all, is_within| all & is_within)
+    }
+}
+
 /// The differences between counters and what is held, and the requests that wait for an answer: empty on an
 /// idle host.
 fn lost(audit: Option<&Audit>) -> String {
