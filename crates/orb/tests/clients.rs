@@ -20,6 +20,7 @@ use punctual_giop::{
 };
 use punctual_orb::poa::{Bidirectional, Poa, Policies};
 use punctual_orb::{Concurrency, Endpoint, Object, Operations, Options, Orb, Pool, Reply, Servant};
+use rustix::time::{ClockId, clock_gettime};
 use script::{End, bare, cancel, cut, header, request, written};
 
 static OPERATIONS: Operations = Operations::new(0, &[1], &["length"]);
