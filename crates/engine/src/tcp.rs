@@ -13,7 +13,8 @@ use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
 pub use punctual_tcp::endsystem::{Rings, Segments};
 pub use punctual_tcp::{
-    Config as TcpConfig, Ended, EphemeralPorts, Flow, Secrets, Setting as TcpSetting, State as TcpState,
+    ACK_SEGMENTS_MAX, Config as TcpConfig, Ended, EphemeralPorts, Flow, Secrets, Setting as TcpSetting,
+    State as TcpState,
 };
 use thiserror::Error;
 

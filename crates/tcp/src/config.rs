@@ -2,6 +2,8 @@
 
 use punctual_analysis::Nanos;
 
+use crate::limits::ACK_SEGMENTS_MAX;
+
 /// Shortest idle time before a keep-alive that a running connection takes.
 const KEEP_ALIVE_MIN: Nanos = Nanos::from_millis(100);
 
@@ -25,6 +27,11 @@ pub struct Config {
     /// Longest time that an acknowledgement may wait for data to be sent with; at most 500 ms (RFC 9293
     /// 3.8.6.3).
     pub ack_delay: Nanos,
+    /// Segments that an acknowledgement may wait for while more of them are in the connection's queue, 1 to
+    /// [`ACK_SEGMENTS_MAX`](crate::ACK_SEGMENTS_MAX); by default 1, which waits for none. More cost fewer acknowledgements, as
+    /// segments that a device merges do (RFC 5681 4.2 calls them stretched). Only for a connection whose queue is processed without
+    /// a pause.
+    pub ack_segments: u32,
     /// Longest time that the peer may leave data unacknowledged before the connection ends (RFC 9293 3.8.3,
     /// R2: at least 100 s). A SYN waits for at most three minutes of it.
     pub user_timeout: Nanos,
@@ -58,6 +65,7 @@ impl Default for Config {
             has_timestamps: true,
             keep_alive: None,
             ack_delay: Nanos::from_millis(10),
+            ack_segments: 1,
             user_timeout: Nanos::from_secs(900),
             msl: Nanos::from_secs(30),
             hop_limit: 64,
@@ -84,6 +92,7 @@ impl Config {
         self.send_bytes = self.send_bytes.max(1);
         self.mtu_bytes = self.mtu_bytes.max(if is_v6 { 1280 } else { 576 });
         self.ack_delay = self.ack_delay.min(Nanos::from_millis(500));
+        self.ack_segments = self.ack_segments.clamp(1, ACK_SEGMENTS_MAX);
         if self.hop_limit == 0 {
             self.hop_limit = 64;
         }
@@ -112,6 +121,8 @@ mod tests {
             bounded(|it| it.ack_delay = Nanos::from_secs(9), false).ack_delay,
             Nanos::from_millis(500)
         );
+        assert_eq!(bounded(|it| it.ack_segments = 0, false).ack_segments, 1);
+        assert_eq!(bounded(|it| it.ack_segments = 33, false).ack_segments, 32);
         assert_eq!(bounded(|it| it.hop_limit = 0, false).hop_limit, 64);
     }
 
@@ -122,6 +133,7 @@ mod tests {
         assert_eq!((config.receive_bytes, config.send_bytes, config.mtu_bytes), (262_144, 262_144, 1_500));
         assert_eq!((config.user_timeout, config.msl), (Nanos::from_secs(900), Nanos::from_secs(30)));
         assert_eq!((config.ack_delay, config.keep_alive), (Nanos::from_millis(10), None));
+        assert_eq!(config.ack_segments, 1);
         assert_eq!((config.hop_limit, config.is_nodelay, config.has_timestamps), (64, false, true));
     }
 

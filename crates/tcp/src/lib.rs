@@ -43,6 +43,7 @@ pub use config::{Config, Setting};
 pub use connection::{Connection, Ended, Received, SendError, State};
 pub use handshake::Opening;
 pub use icmp::{Quote, Trouble};
+pub use limits::ACK_SEGMENTS_MAX;
 pub use listener::{Answer, Listener};
 pub use ports::EphemeralPorts;
 pub use secrets::Secrets;

@@ -1,4 +1,4 @@
-//! Limits of the sender.
+//! Limits of a connection.
 
 use punctual_analysis::Nanos;
 
@@ -14,3 +14,5 @@ pub(crate) const PEER_ACK_DELAY: Nanos = Nanos::from_millis(200);
 pub(crate) const TIMEOUT_MIN: Nanos = Nanos::from_secs(1);
 /// Segments that one acknowledgement counts as, at most: the work of a unit is bounded.
 pub(crate) const ACK_PARTS_MAX: u32 = 8;
+/// Segments in a connection's queue that one acknowledgement may wait for, at most.
+pub const ACK_SEGMENTS_MAX: u32 = 32;

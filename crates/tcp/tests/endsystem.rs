@@ -668,6 +668,92 @@ fn an_input_handler_has_work_only_when_there_is_some() {
     assert!(!world.hosts[0].tcp.has_input(3), "no connection");
 }
 
+/// Segments that wait in the queue of a receiver are acknowledged together, if the connection allows it, and those behind the last
+/// acknowledgement never wait for others to come.
+#[test]
+fn segments_that_wait_together_are_acknowledged_together() {
+    for (allowed, bytes) in [(1, 40_000), (4, 40_000), (32, 40_000), (32, 2_000), (32, 100)] {
+        let mut world = World::new(11, 0, 64);
+        world.config.ack_segments = allowed;
+        world.config.is_nodelay = true;
+        world.listen();
+        world.connect();
+        let is_open = |world: &World| {
+            world.program(1).is_some() && world.status(0).is_some_and(|it| it.state == State::Established)
+        };
+        assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+        assert!(!world.run(Nanos::from_secs(1), |_| {}, |_| false), "all acknowledgements are there");
+        // Its first flight is ten segments; all of them come before the receiver is called.
+        let (now, client) = (world.now, world.program(0).cloned().expect("open"));
+        assert!(client.outbox.send(&vec![3; bytes], now));
+        let mut out = Out { packets: Vec::new(), room: 64 };
+        world.hosts[0].tcp.output(0, 64, now, &mut out);
+        let segments = out.packets.len() as u32;
+        out.packets.into_iter().for_each(|(packet, _)| world.carry(1, packet));
+        world.now = world.now + Nanos::from_millis(20);
+        world.deliver();
+        let (mut acknowledgements, mut calls, now) = (Vec::new(), 0, world.now);
+        while world.hosts[1].tcp.has_input(0) && calls < 2 * segments {
+            calls += world.hosts[1].tcp.input(0, 1, now).units;
+            if world.hosts[1].tcp.due(0, now).is_some_and(|due| due <= now) {
+                let mut out = Out { packets: Vec::new(), room: 64 };
+                world.hosts[1].tcp.output(0, 1, now, &mut out);
+                acknowledgements.extend(out.packets.into_iter().map(|_| calls));
+            }
+            world.read(1);
+        }
+        assert_eq!(calls, segments);
+        // The machine answers each second full segment at once, and the last one after its delay.
+        let most = if allowed == 1 { segments / 2 } else { segments.div_ceil(allowed) };
+        assert!(
+            acknowledgements.len() as u32 <= most,
+            "{allowed} allowed, {bytes} bytes: {acknowledgements:?}"
+        );
+        assert_eq!(acknowledgements.is_empty(), segments < 2, "{allowed} allowed, {bytes} bytes");
+        let due = world.hosts[1].tcp.due(0, now);
+        let last = acknowledgements.last().copied().unwrap_or(0);
+        assert!(last == segments || due.is_some_and(|due| due <= now + world.config.ack_delay));
+    }
+}
+
+/// Bytes of its own, and an end, do not wait for segments in the queue.
+#[test]
+fn only_acknowledgements_wait_for_segments_in_the_queue() {
+    let mut world = World::new(12, 0, 64);
+    world.config.ack_segments = 32;
+    world.listen();
+    world.connect();
+    let is_open = |world: &World| {
+        world.program(1).is_some() && world.status(0).is_some_and(|it| it.state == State::Established)
+    };
+    assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+    let is_due = |world: &mut World| {
+        let now = world.now;
+        world.hosts[1].tcp.due(0, now).is_some_and(|due| due <= now)
+    };
+    let send = |world: &mut World| {
+        let (now, client) = (world.now, world.program(0).cloned().expect("open"));
+        assert!(client.outbox.send(&[3; 9_000], now));
+        let mut out = Out { packets: Vec::new(), room: 64 };
+        world.hosts[0].tcp.output(0, 64, now, &mut out);
+        out.packets.into_iter().for_each(|(packet, _)| world.carry(1, packet));
+        world.now = world.now + Nanos::from_millis(20);
+        world.deliver();
+        let now = world.now;
+        assert_eq!(world.hosts[1].tcp.input(0, 2, now).units, 2);
+    };
+    send(&mut world);
+    assert!(world.hosts[1].tcp.has_input(0) && !is_due(&mut world), "segments are behind");
+    let (now, server) = (world.now, world.program(1).cloned().expect("open"));
+    assert!(server.outbox.send(b"bytes", now));
+    assert!(is_due(&mut world), "bytes to send");
+    assert!(!world.run(Nanos::from_secs(1), |world| world.read(1), |_| false));
+    send(&mut world);
+    assert!(!is_due(&mut world));
+    world.hosts[1].tcp.close(0);
+    assert!(is_due(&mut world), "an end to send");
+}
+
 /// A message of one segment takes two now and then, where the ring of bytes begins again, and never more.
 #[test]
 fn data_takes_one_segment_more_than_it_fills() {

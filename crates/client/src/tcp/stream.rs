@@ -55,7 +55,11 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    pub(super) fn new(connection: &Arc<Connection>, (side, Rings { outbox, inbox }, ends): Opened) -> Self {
+    pub(super) fn new(connection: &Arc<Connection>, (side, rings, ends): Opened) -> Self {
+        let Rings { outbox, mut inbox } = rings;
+        // A program that falls behind reads half of the ring, and then the engine fills it: the window would open by a segment or
+        // two at a time otherwise.
+        inbox.set_room(inbox.shape().slots / 2);
         Self {
             end: LocalEnd::new(connection, side),
             ends,

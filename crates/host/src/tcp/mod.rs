@@ -15,7 +15,7 @@ use std::io;
 use std::net::IpAddr;
 
 use punctual_engine::CallError;
-use punctual_engine::tcp::{TcpConfig, TcpRefusal, TcpTerms};
+use punctual_engine::tcp::{ACK_SEGMENTS_MAX, TcpConfig, TcpRefusal, TcpTerms};
 use punctual_ipc::ring::RingError;
 use punctual_link::kernel::KernelError;
 use punctual_link::{Inlet, Stream};
@@ -146,7 +146,10 @@ impl TcpWish {
     /// The settings for a class: a low-delay connection sends small segments at once.
     pub fn of(class: RtuClass) -> Self {
         let is_nodelay = matches!(class, RtuClass::LowDelay { .. });
-        Self { class, config: TcpConfig { is_nodelay, ..TcpConfig::default() }, handler_time: Nanos::ZERO }
+        // The other classes have budgets: what is beyond them waits in the queue for a period, and would delay the acknowledgement.
+        let ack_segments = if class == RtuClass::BestEffort { ACK_SEGMENTS_MAX } else { 1 };
+        let config = TcpConfig { is_nodelay, ack_segments, ..TcpConfig::default() };
+        Self { class, config, handler_time: Nanos::ZERO }
     }
 }
 

@@ -61,6 +61,8 @@ pub(super) struct Entry<M: Memory> {
     segments_in: u64,
     segments_out: u64,
     dropped: u64,
+    /// Segments since the output handler was last called.
+    unanswered: u32,
     delays: Delays,
     /// Hardware address of the peer, if a listener has opened the connection.
     address: Option<u64>,
@@ -95,6 +97,7 @@ impl<M: Memory> Entry<M> {
             segments_in: 0,
             segments_out: 0,
             dropped: 0,
+            unanswered: 0,
             delays: Delays::default(),
             address: None,
             scratch,
@@ -158,6 +161,7 @@ impl<M: Memory> Entry<M> {
             let Some((mut packet, at)) = self.arrived.pop_front() else { break };
             first_arrival = first_arrival.or(at);
             self.segments_in += 1;
+            self.unanswered += 1;
             done += self.counted(self.segments_in);
             let mut reply = Vec::new();
             let received = self.connection.input(now, packet.as_mut(), &mut reply);
@@ -234,6 +238,7 @@ impl<M: Memory> Entry<M> {
         out: &mut (impl Segments + ?Sized),
     ) -> CallOutcome {
         let mut made = 0;
+        self.unanswered = 0;
         while made < units && out.has_room() {
             if let Some(reply) = self.replies.pop_front() {
                 out.put(&reply, 0);
@@ -296,8 +301,20 @@ impl<M: Memory> Entry<M> {
         if !self.replies.is_empty() || takes || closes {
             return Some(now);
         }
+        if self.acknowledgement_waits() {
+            return Some(now + self.connection.config().ack_delay);
+        }
         let orphan = self.orphan_until();
         [self.connection.next_deadline(now), orphan.map(|at| at.max(now))].into_iter().flatten().min()
+    }
+
+    /// Whether nothing but an acknowledgement can be due, and the segments behind in the queue will change it. The input handler is
+    /// called for them, and this is looked at again.
+    fn acknowledgement_waits(&self) -> bool {
+        let is_more = !self.arrived.is_empty() && self.unanswered < self.connection.config().ack_segments;
+        is_more
+            && self.connection.state() == State::Established
+            && self.connection.unacknowledged_bytes() == 0
     }
 
     /// Whether the handshake is over and the connection is not.

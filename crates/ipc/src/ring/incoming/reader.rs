@@ -25,6 +25,8 @@ pub struct InboxReader {
     /// Rung when a message was taken and another one waits; only if the ring alternates.
     doorbell: Option<Doorbell>,
     answered: Answered,
+    /// Free slots from which on a writer that waits for room is woken.
+    room_slots: u64,
     /// The daemon is.
     gone: Arc<AtomicBool>,
 }
@@ -51,6 +53,7 @@ impl InboxReader {
             consumed: 0,
             doorbell: None,
             answered: Answered::default(),
+            room_slots: 1,
             gone: Arc::new(AtomicBool::new(false)),
         })
     }
@@ -67,9 +70,17 @@ impl InboxReader {
         self.doorbell = Some(doorbell);
     }
 
-    /// Whether the writer waits for room, and there is some now. Returns `true` once for each wait.
+    /// A writer that waits for room is woken only when so many slots are free, 1 to all of them; 1 at first. A writer that is woken
+    /// for each slot takes turns with the reader, a message each.
+    pub fn set_room(&mut self, slots: u32) {
+        self.room_slots = slots.clamp(1, self.shape.slots).into();
+    }
+
+    /// Whether the writer waits for room, and there is enough now ([`InboxReader::set_room`]). Returns `true` once for each wait.
     pub fn writer_waits(&self) -> bool {
-        self.answered.must_wake(Other(&self.daemon).ticket())
+        let unread = Other(&self.daemon).position().saturating_sub(self.consumed);
+        let is_room = unread + self.room_slots <= u64::from(self.shape.slots);
+        is_room && self.answered.must_wake(Other(&self.daemon).ticket())
     }
 
     /// Rings `doorbell` when a message was taken and the writer waits for room.
@@ -152,8 +163,7 @@ impl InboxReader {
     }
 
     fn freeing(&self, freed: u64) -> FreeOnDrop<'_> {
-        let Self { region, daemon, doorbell, answered, .. } = self;
-        FreeOnDrop { region, daemon, freed, doorbell: doorbell.as_ref(), answered }
+        FreeOnDrop { reader: self, freed }
     }
 
     /// Clears the bell, arms it for the next message, and checks again whether one waits. If so, it rings the
@@ -186,18 +196,16 @@ impl InboxReader {
 
 /// Moves the consumer position past a message.
 struct FreeOnDrop<'a> {
-    region: &'a Region,
-    daemon: &'a View,
+    reader: &'a InboxReader,
     freed: u64,
-    doorbell: Option<&'a Doorbell>,
-    answered: &'a Answered,
 }
 
 impl Drop for FreeOnDrop<'_> {
     fn drop(&mut self) {
-        Own(self.region).position().store(self.freed, Ordering::SeqCst);
-        let Some(doorbell) = self.doorbell else { return };
-        if self.answered.must_wake(Other(self.daemon).ticket()) {
+        let Self { reader, freed } = self;
+        Own(&reader.region).position().store(*freed, Ordering::SeqCst);
+        let Some(doorbell) = &reader.doorbell else { return };
+        if reader.writer_waits() {
             doorbell.ring();
         }
     }

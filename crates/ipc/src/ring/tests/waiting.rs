@@ -42,3 +42,41 @@ fn messages_that_wait_for_their_turn_come_to_the_upcall_first() {
     assert_eq!(reader.take(|_, info| info.number), Some(0), "it was shown before");
     assert_eq!(reader.take(|_, _| ()), None);
 }
+
+/// A writer that found a full ring hears of room once it is as much as the reader has set, and then only once.
+#[test]
+fn a_writer_that_waits_is_woken_by_as_much_room_as_was_set() {
+    for (slots, wanted) in [(4, 1), (4, 2), (4, 4), (5, 2), (5, 9), (1, 0)] {
+        let (mut inbox, mut reader, _, _) = incoming(slots, 10);
+        let (ours, theirs) = Doorbell::pair().expect("a doorbell");
+        let waiter = watching(&ours);
+        // A half-closed socket is reported once by itself.
+        rung(&waiter);
+        reader.set_room(wanted);
+        reader.set_doorbell(Doorbell::new(theirs));
+        for round in 0..3 {
+            (0..slots).for_each(|number| assert!(deliver(&mut inbox, number.into(), b"a")));
+            assert!(!deliver(&mut inbox, 0, b"b"), "no room");
+            for free in 1..=slots {
+                reader.pop();
+                let is_woken = rung(&waiter);
+                assert_eq!(
+                    is_woken,
+                    free == wanted.clamp(1, slots),
+                    "{slots} slots, {free} free, round {round}"
+                );
+            }
+        }
+        assert!(!reader.writer_waits(), "it was told");
+        assert!(deliver(&mut inbox, 0, b"a"));
+        reader.pop();
+        assert!(!rung(&waiter), "a writer that had room does not wait");
+    }
+}
+
+/// Whether the doorbell was rung since the last time.
+fn rung(waiter: &OwnedFd) -> bool {
+    let mut reported =
+        [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
+    epoll::wait(waiter, &mut reported[..], Some(&timespec(Duration::ZERO))).expect("a look") == 1
+}
