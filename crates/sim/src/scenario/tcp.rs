@@ -5,7 +5,7 @@ use punctual_analysis::{Contract, Nanos, Ppm};
 use punctual_proto::api::{RtuClass, RtuCost};
 use punctual_proto::config::{CpuCosts, RunPolicy, WorkKind};
 use punctual_proto::limits::RAW_TAG_BYTES;
-use punctual_tcp::Config;
+use punctual_tcp::{ACK_SEGMENTS_MAX, Config};
 
 use super::channels::draw_flood;
 use super::paths::{PATH_PACKET_BYTES, drain_of, draw_path, holds_flight};
@@ -250,6 +250,8 @@ fn draw_traffic(
         mtu_bytes: mtu,
         is_nodelay: is_promised || dice.between(0, 1) == 0,
         has_timestamps: dice.between(0, 3) > 0,
+        // As the host sets it.
+        ack_segments: if classes == [RtuClass::BestEffort; 2] { ACK_SEGMENTS_MAX } else { 1 },
         // TIME-WAIT outlasts some retransmissions of the other end's FIN.
         msl: Nanos::from_millis(dice.between(50, 300) * if is_calm { 1 } else { 25 }) + least_wait(is_calm),
         ..Config::default()
