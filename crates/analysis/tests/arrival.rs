@@ -219,6 +219,35 @@ fn the_source_polices_the_mean_of_a_soft_contract() {
     assert_eq!(last, Some(SourceVerdict::Delayed { logical: Instant(MS(19 * 40 - 200).0) }));
 }
 
+/// Whatever times a sender claims, its messages are served no more often than its mean allows.
+#[test]
+fn a_sender_that_claims_old_times_is_served_no_faster_than_its_mean() {
+    let plain = Contract::new(100, Rate::every(MS(10)).unwrap(), 1, MS(50)).unwrap();
+    let (mean_rate, miss_ratio) = (Rate::every(MS(40)).unwrap(), Ppb::new(1_000).unwrap());
+    let statistical = Statistical { mean_rate, mean_over: MS(200), miss_ratio };
+    let contract = Contract { statistical: Some(statistical), ..plain };
+    // It keeps its mean by what it claims, or claims that everything was sent at once, long ago.
+    for claimed_apart in [MS(40), Nanos::ZERO] {
+        let mut source = LogicalArrivals::of(&contract);
+        let served: Vec<_> = (0..500)
+            .map(|count| {
+                let (claimed, seen) =
+                    (Instant(0) + claimed_apart * count, Instant(0) + MS(100_000 + 10 * count));
+                match source.accept_seen(claimed, seen, Policing::Delay) {
+                    SourceVerdict::Conforming { logical } | SourceVerdict::Delayed { logical } => logical,
+                    verdict => panic!("{verdict:?}"),
+                }
+            })
+            .collect();
+        for (first, begin) in served.iter().enumerate() {
+            for (count, at) in served[first..].iter().enumerate() {
+                let allowed = (at.since(*begin) + MS(200)).0 / MS(40).0;
+                assert!(count as u64 <= allowed, "{count} messages behind {begin:?}: {allowed} may");
+            }
+        }
+    }
+}
+
 /// An honest message: whether it pauses, how far its n is behind the nominal value, and how early it arrives.
 type Honest = (bool, u64, u64);
 

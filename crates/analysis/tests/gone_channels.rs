@@ -35,3 +35,44 @@ fn channels_that_are_gone_shorten_no_search() {
         assert_eq!(old.offer(&longer, limit), fresh.offer(&longer, limit), "{longer:?}");
     }
 }
+
+/// A stage offers the same whether a channel has come and gone or was never there, even if others have units as long as
+/// that channel's.
+#[test]
+fn channels_that_are_gone_change_no_offer() {
+    let model = StageModel {
+        blocking: Blocking::LargestUnit { best_effort: Nanos::from_micros(10) },
+        interference: Interference { sigma: Nanos::from_micros(20), rho: Ppm(10_000) },
+        utilisation_limit: Ppm::ONE,
+    };
+    let of = |cost: u64, unit: u64| {
+        let (cost, unit_cost_max) = (Nanos::from_micros(cost), Nanos::from_micros(unit));
+        let period = Nanos::from_millis(20);
+        let urgency = Urgency::of_period(Class::Guaranteed, period);
+        let (release_latency, early) = (Nanos::from_micros(30), Nanos::ZERO);
+        Demand { cost, unit_cost_max, period, release_latency, early, urgency, soft: None }
+    };
+    let stays = [(of(400, 400), 3), (of(300, 300), 5)];
+    for admission in Admission::ALL {
+        for (passing, bound) in
+            [(of(400, 400), 9), (of(400, 400), 15), (of(300, 300), 15), (of(900, 600), 15)]
+        {
+            let (mut old, mut fresh) = ((admission.build)(model), (admission.build)(model));
+            for policy in [&mut old, &mut fresh] {
+                for (key, (demand, bound)) in (0..).zip(&stays) {
+                    policy.hold(StageKey(key), demand, Nanos::from_millis(*bound)).expect("it fits");
+                }
+            }
+            old.hold(StageKey(9), &passing, Nanos::from_millis(bound)).expect("it fits");
+            assert!(old.release(StageKey(9)));
+            for cost in [100, 1_000, 2_000, 3_000, 5_000, 8_000] {
+                let (newcomer, limit) = (of(cost, 100), Nanos::from_millis(18));
+                assert_eq!(
+                    old.offer(&newcomer, limit),
+                    fresh.offer(&newcomer, limit),
+                    "{admission:?} {cost}"
+                );
+            }
+        }
+    }
+}

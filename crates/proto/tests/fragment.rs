@@ -97,6 +97,28 @@ fn a_lost_fragment_costs_its_message_and_nothing_else() {
     assert_eq!((reassembly.in_progress(), reassembly.incomplete()), (1, 0));
 }
 
+/// A neighbour has forged numbers far ahead, of whole messages and of some that it has only begun. Once the channel's own
+/// messages have come again, none of them is lost.
+#[test]
+fn messages_that_a_forger_has_begun_cost_nothing_once_the_channels_own_are_back() {
+    for begun in 0..=2 {
+        let mut reassembly = Reassembly::new(2, SIZE, LONGEST);
+        assert!(is_complete(&feed(&mut reassembly, 10_000, 50, 0)));
+        (0..begun)
+            .for_each(|forged| assert_eq!(feed(&mut reassembly, 20_000 + forged, 150, 0), Outcome::Stored));
+        let behind = (0..100).find(|number| feed(&mut reassembly, *number, 150, 0) == Outcome::Stored);
+        let first = behind.expect("the window follows the channel");
+        assert_eq!(reassembly.in_progress(), 1, "{begun}: only its own");
+        assert!(is_complete(&feed(&mut reassembly, first, 150, 1)));
+        // Two messages under way at a time, as many as there are places.
+        for number in (first + 1..first + 101).step_by(2) {
+            let pieces = [(number, 0), (number + 1, 0), (number, 1), (number + 1, 1)];
+            let came = pieces.map(|(number, piece)| is_complete(&feed(&mut reassembly, number, 150, piece)));
+            assert_eq!(came, [false, false, true, true], "{begun} begun by forgery: {number}");
+        }
+    }
+}
+
 #[test]
 fn a_new_message_pushes_out_the_one_begun_first() {
     let mut reassembly = Reassembly::new(2, SIZE, LONGEST);

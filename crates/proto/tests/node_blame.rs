@@ -76,6 +76,29 @@ fn a_message_of_a_soft_channel_that_is_served_late_blames_no_stage() {
     }
 }
 
+/// A message that its host sees long after it was sent is late, and the links that carry it at once are not to blame.
+#[test]
+fn a_message_that_its_host_sees_late_blames_no_link() {
+    let mut world = World::line(3, RATE);
+    world.run_for(MS(5_000));
+    let open = world.open(0, 2, contract()).expect("it fits");
+    let mut late = 0;
+    for _ in 0..20 {
+        assert!(open.outbox.send(&[7; 1_000], world.now));
+        world.run_for(MS(80));
+        world.nodes[0].handle_ring(open.source, world.now);
+        world.run_for(MS(120));
+        assert!(open.inbox.recv(|_, info| late += u32::from(info.timeliness == Timeliness::Late)));
+    }
+    assert_eq!(late, 20, "by the time at which its sender has sent it");
+    for node in &world.nodes {
+        let status = node.status(world.now);
+        let blamed: Vec<_> = status.links.iter().map(|link| (&link.name, link.late_packets.times)).collect();
+        assert!(blamed.iter().all(|(_, times)| *times == 0) && status.late.is_empty(), "{blamed:?}");
+        assert!(node.channels().iter().all(|channel| channel.counters.late_arrivals == 0));
+    }
+}
+
 /// Units of best effort that take too long are reported for the host, and for no channel: no guarantee is
 /// affected.
 #[test]

@@ -305,6 +305,7 @@ fn a_silent_neighbour_takes_no_memory() {
 }
 
 mod giving_up;
+mod leaving_behind;
 
 /// A clock that is set, forwards or back: by the former offset every HELLO would be too late at one of the two ends. No
 /// HELLO counts as late while the offset is in doubt, and the new one is known soon.

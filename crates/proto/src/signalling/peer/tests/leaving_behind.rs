@@ -1,0 +1,55 @@
+//! What is over leaves nothing behind: the counts of a neighbour's former life, and a doubt about its clock.
+
+use super::*;
+
+/// A host that starts again may have an earlier clock than before: what it reports then replaces what it has reported.
+#[test]
+fn what_a_neighbour_has_received_is_that_of_its_present_life() {
+    for ahead_before in [Nanos::ZERO, Nanos::from_secs(3_600)] {
+        let mut two = Two::new();
+        two.ahead[1] = ahead_before;
+        two.run(2_000);
+        two.ends[1].set_received(9_000);
+        two.run(3_000);
+        let reported = |two: &Two| two.ends[0].their_received();
+        assert_eq!(reported(&two).map(|(bytes, _)| bytes), Some(9_000));
+        two.ahead[1] = Nanos::ZERO;
+        let config = NodeConfig { epoch: Epoch(2), ..config(2) };
+        two.ends[1] = Peer::new(&config, &config.links[0], 7, two.clock(1));
+        two.run(3_000);
+        two.ends[1].set_received(100);
+        two.run(3_000);
+        assert_eq!((two.alive(), two.ends[0].lives()), ([true; 2], 2));
+        let (bytes, at) = reported(&two).expect("it says so with each HELLO");
+        assert!(bytes == 100 && at <= two.clock(1), "{ahead_before}: {bytes} B at {at:?}");
+    }
+}
+
+/// Single stamps contradict what is known of a clock, each long after the one before: the ordinary stamps between them show
+/// that nothing has happened to the clock, even if they are worse than those that are known.
+#[test]
+fn single_stamps_that_contradict_the_others_do_not_add_up() {
+    for lower in [true, false] {
+        let mut clock = ClockFilter::new(Nanos::ZERO, Ppm(200));
+        let at = |number: u64| Instant((1_000 + 10 * number) * MILLI);
+        let quick = Nanos::from_micros(100);
+        clock.note_offset(at(0), at(0) + quick);
+        clock.echoed(at(0), at(0) + quick);
+        let known = clock.offset(at(0)).expect("both directions");
+        for number in 1..20 {
+            let now = at(number);
+            match lower {
+                true => clock.note_offset(now + Nanos(5 * MILLI), now),
+                false => clock.echoed(now, now - Nanos(5 * MILLI)),
+            }
+            assert!(clock.is_doubted(), "{lower} {number}");
+            // Two that waited in a queue for a while.
+            clock.note_offset(now - Nanos(MILLI), now);
+            clock.echoed(now, now + Nanos(MILLI));
+            assert!(!clock.is_doubted(), "{lower} {number}");
+        }
+        let still = clock.offset(at(20)).expect("both directions");
+        assert_eq!(clock.breaks(), 0, "{lower}");
+        assert!(still.error < known.error + Nanos::from_micros(100), "{known:?} {still:?}");
+    }
+}
