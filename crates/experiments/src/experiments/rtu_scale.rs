@@ -40,7 +40,7 @@ const BESIDE_IDLE: usize = 3;
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let setup = PairSetup { link: LinkSpec::direct(RATE), pinned: true };
     let interval = Nanos::from_millis(conditions.pick(2, 2, 5));
-    let idle_count = conditions.pick(20, 200, 1_000);
+    let idle_count = conditions.pick(20, 200, 700);
     let mut contest = Contest::new(setup, 1, conditions);
     let mut idle: Vec<TcpStream> = Vec::new();
     for (name, count, has_idle) in WORLDS {
