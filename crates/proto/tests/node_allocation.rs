@@ -4,10 +4,12 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use punctual_proto::api::{Event, Notice, Port, RtuClass, RtuCost, RtuTerms};
+use punctual_proto::api::{Event, Notice, OpenRequest, Port, RtuClass, RtuCost, RtuTerms, UserId};
 use punctual_proto::config::Admission;
 use punctual_proto::ids::{ChannelNumber, Cookie, LinkId, NodeId, PathId};
 use punctual_proto::limits::{BEST_EFFORT_SENDERS_MAX, HEADER_BYTES};
@@ -137,6 +139,59 @@ fn a_notice_allocates_nothing() {
     let events = std::iter::from_fn(|| world.nodes[0].poll_event());
     let policed = events.filter(|event| matches!(event, Event::Notice { notice: Notice::Policed, .. }));
     assert_eq!(policed.count(), CHANNELS);
+}
+
+/// A packet of a channel, as it comes to the receiver's host.
+fn a_packet_of(world: &mut World, open: &punctual_rig::Open) -> Vec<u8> {
+    let packet = Rc::new(RefCell::new(Vec::new()));
+    let seen = packet.clone();
+    world.tap = Some(Box::new(move |node, port, bytes| {
+        if (node, port) == (0, Port::Data) {
+            seen.borrow_mut().clone_from(bytes);
+        }
+        true
+    }));
+    assert!(open.outbox.send(&[1; 100], world.now));
+    world.nodes[0].handle_ring(open.source, world.now);
+    world.run_for(Nanos::from_millis(20));
+    packet.take()
+}
+
+/// A source that does not wait sends packets before the receiver has its ring: there is nothing to show counters in, and no
+/// room was made for that. A world is the same each time, so that a packet of the first is one of the second's channel.
+#[test]
+fn packets_before_the_receivers_ring_allocate_nothing() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let contract = Contract::new(100, Rate::per_second(10).unwrap(), 1, Nanos::from_millis(50)).unwrap();
+    let mut first = World::line(2, BitRate(400_000_000));
+    let open = first.open(0, 1, contract).unwrap();
+    let packet = a_packet_of(&mut first, &open);
+    let mut world = World::line(2, BitRate(400_000_000));
+    world.nodes[1].listen(name("port")).unwrap();
+    let to = "port@h2".parse().unwrap();
+    let request = OpenRequest { to, contract, user: UserId(0), probe: false, token: None };
+    world.nodes[0].open(request, world.now).unwrap();
+    let is_asked = |world: &World| world.events[1].iter().any(|event| matches!(event, Event::Incoming(_)));
+    while !is_asked(&world) {
+        world.run_for(Nanos::from_millis(1));
+    }
+    let (now, node) = (world.now, &mut world.nodes[1]);
+    let mut send = |count: u32| {
+        for _ in 0..count {
+            node.handle_frame(LinkId(0), Port::Data, now, world.pool.frame(&packet), now);
+            while let Some(work) = node.begin_work(now) {
+                node.finish_work(work, now);
+            }
+        }
+    };
+    send(20);
+    COUNTED.store(0, Ordering::Relaxed);
+    COUNTING.store(true, Ordering::Relaxed);
+    send(100);
+    COUNTING.store(false, Ordering::Relaxed);
+    assert_eq!(COUNTED.load(Ordering::Relaxed), 0);
+    let counters = node.channel(open.sink).expect("it waits for consent").counters;
+    assert!(counters.packets_in > 0, "{counters:?}");
 }
 
 /// Memory that one more channel takes at all hosts, and memory that the nodes report for it, without the

@@ -325,6 +325,44 @@ fn numbers_go_to_their_limits_and_not_beyond() {
     assert!(wrong(of(unit + 1)) && !wrong(of(unit)), "the longest call");
 }
 
+/// The period in a refusal is granted, and one that is shorter by more than a 64th of it is not.
+#[test]
+fn an_offered_period_is_at_most_a_sixty_fourth_too_long() {
+    for (units, unit) in [(10, US(99)), (7, US(150)), (40, US(61)), (20, US(77))] {
+        let every = |period| terms(RtuClass::periodic(period, units), unit);
+        let mut bench = Bench::new(cpu(Admission::EDF));
+        let refusal = bench.register(every(MS(1))).expect_err("more than there is");
+        let RtuRefusal::Processor(offer) = refusal else { panic!("{refusal}") };
+        let period = offer.period_possible.expect("a longer period");
+        let shorter = Nanos(period.0 - period.0 / 64 - 1);
+        assert!(bench.register(every(shorter)).is_err(), "{period} was offered, {shorter} is granted");
+        assert!(bench.register(every(period)).is_ok(), "{period}");
+    }
+}
+
+/// The range in a refusal is the one that is accepted: both ends of it, and nothing beyond.
+#[test]
+fn a_refused_number_comes_with_the_range_that_is_accepted() {
+    let base = terms(RtuClass::periodic(MS(500), 1), US(1));
+    let set: [fn(RtuTerms, u64) -> RtuTerms; 5] = [
+        |base, count| RtuTerms { quantum: count as u32, ..base },
+        |base, count| RtuTerms { class: RtuClass::periodic(MS(500), count as u32), ..base },
+        |base, nanos| RtuTerms { class: RtuClass::periodic(Nanos(nanos), 1), ..base },
+        |base, nanos| RtuTerms { deadline: Some(Nanos(nanos)), ..base },
+        |base, nanos| RtuTerms { cost: RtuCost { run: Nanos::ZERO, unit: Nanos(nanos) }, ..base },
+    ];
+    let mut bench = Bench::new(cpu(Admission::EDF));
+    let mut range = |terms| match bench.register(terms) {
+        Err(RtuRefusal::Range { least, most, .. }) => Some((least, most)),
+        _ => None,
+    };
+    for with in set {
+        let (least, most) = range(with(base, 0)).expect("0 is no such number");
+        assert_eq!([least, most].map(|number| range(with(base, number))), [None; 2], "{least} to {most}");
+        assert_eq!([least - 1, most + 1].map(|number| range(with(base, number))), [Some((least, most)); 2]);
+    }
+}
+
 #[test]
 fn handlers_are_bounded_and_each_that_goes_makes_room() {
     let mut bench = Bench::new(cpu(Admission::EDF));

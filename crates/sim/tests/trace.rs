@@ -60,3 +60,13 @@ fn a_message_that_never_came_stays_open() {
     assert!(losers(&lossy).difference(&losers(&events(Ppm(0)))).count() > 0, "{:?}", losers(&lossy));
     assert!(named(&lossy, "B", "#").iter().all(|span| span["args"]["delivered"] == false));
 }
+
+/// Whoever reads of a refusal reads its reason on the next line.
+#[test]
+fn every_refusal_is_followed_by_its_reason() {
+    let outcome = run(0, &Options { trace: true, ..Options::default() }).expect("runs");
+    let lines: Vec<_> = outcome.trace.lines().collect();
+    let refusals: Vec<_> = lines.windows(2).filter(|pair| pair[0].ends_with("refused")).collect();
+    assert!(!refusals.is_empty(), "the seed draws a channel that is refused");
+    assert!(refusals.iter().all(|pair| pair[1].starts_with(&" ".repeat(28))), "{refusals:?}");
+}

@@ -68,18 +68,28 @@ const CHECKERS: &[&str] = &[
     "filters.rs",
     "ledger.rs",
     "memory.rs",
+    "packets.rs",
+    "segment.rs",
     "silence.rs",
+    "stream.rs",
     "timeliness.rs",
     "world/backlog.rs",
+    "world/books.rs",
     "world/breach.rs",
     "world/effort.rs",
     "world/events.rs",
     "world/neighbours.rs",
     "world/orphans.rs",
     "world/rates.rs",
+    "world/requests.rs",
     "world/reservations.rs",
     "world/revival.rs",
+    "world/rtu/mod.rs",
     "world/soft.rs",
+    "world/tcp/account.rs",
+    "world/tcp/promise.rs",
+    "world/tcp/share.rs",
+    "world/tcp/verdict.rs",
     "world/versions.rs",
     "world/weight.rs",
     "world/wire.rs",
@@ -199,9 +209,10 @@ pub fn by_name(name: &str) -> Option<&'static Scope> {
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use super::SCOPES;
+    use super::{CHECKERS, SCOPES};
     use crate::process::Program;
     use crate::report::Outcome;
+    use crate::tree::files;
 
     #[test]
     fn recordings_run_after_tests_and_the_simulator() {
@@ -213,6 +224,46 @@ mod tests {
         assert_eq!(stage("proto/node_closing"), Outcome::CaughtByTests);
         assert!(Outcome::CaughtByTests < Outcome::CaughtBySimulator);
         assert!(Outcome::CaughtBySimulator < Outcome::CaughtByRecordings);
+    }
+
+    /// Files of the simulator that mostly carry out, and report what goes wrong while they do.
+    const REPORT_IN_PASSING: &[&str] = &[
+        "world/applications.rs",
+        "world/faults.rs",
+        "world/mod.rs",
+        "world/network.rs",
+        "world/step.rs",
+        "world/tcp/calls.rs",
+        "world/tcp/joined.rs",
+        "world/tcp/late.rs",
+        "world/tcp/opening.rs",
+        "world/tcp/programs.rs",
+        "world/tcp/wire.rs",
+    ];
+
+    /// A file that was renamed would be left out of the drawing without a word.
+    #[test]
+    fn files_that_are_named_are_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for sources in SCOPES.iter().flat_map(|scope| scope.sources) {
+            for name in sources.only.iter().chain(sources.without) {
+                assert!(root.join(sources.folder).join(name).is_file(), "{}: no {name}", sources.folder);
+            }
+        }
+    }
+
+    /// A new check of the simulator is drawn from, too, or named as one that only reports in passing.
+    #[test]
+    fn every_file_that_reports_violations_is_a_checker_or_named() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/sim/src");
+        let mut unnamed = Vec::new();
+        for file in files(&folder).expect("the simulator is there") {
+            let text = std::fs::read_to_string(&file).expect("is text");
+            let name = file.strip_prefix(&folder).expect("is below").to_string_lossy().into_owned();
+            let is_named = CHECKERS.contains(&&*name) || REPORT_IN_PASSING.contains(&&*name);
+            unnamed.extend((text.contains("violate(") && !is_named).then_some(name));
+        }
+        assert!(unnamed.is_empty(), "neither in CHECKERS nor in REPORT_IN_PASSING: {unnamed:?}");
     }
 
     /// A recording that was renamed would count as a test of rules.

@@ -77,6 +77,21 @@ mod tests {
         assert_eq!((list.pop(), list.pop()), (Some(1), None));
     }
 
+    /// A thread that was interrupted in a `pop` must notice that the slot it saw was away meanwhile, though it is first again.
+    #[test]
+    fn the_head_is_another_one_when_its_slot_has_come_back() {
+        let list = FreeList::full(2);
+        let mut seen = vec![list.head.load(Ordering::Relaxed)];
+        for _ in 0..100 {
+            list.push(list.pop().expect("one is free"));
+            seen.push(list.head.load(Ordering::Relaxed));
+        }
+        assert!(seen.iter().all(|head| *head as u32 == 0), "the same slot is first");
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 101);
+    }
+
     #[test]
     fn threads_never_share_a_slot() {
         let list = FreeList::full(4);

@@ -79,6 +79,17 @@ fn a_shape_is_checked() {
     }
 }
 
+/// Times of messages are those of the clock that all programs of a host read.
+#[test]
+fn now_is_the_monotonic_clock_in_nanoseconds() {
+    let clock = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32).as_nanos()
+    };
+    let (before, between, after) = (clock(), u128::from(now().0), clock());
+    assert!((before..=after).contains(&between), "{before} {between} {after}");
+}
+
 #[test]
 fn messages_go_out_in_order_and_slots_come_free_in_order() {
     let (mut reader, mut writer, _, _) = outgoing(3, 100);

@@ -1,9 +1,10 @@
 //! Stages that reply later: packets, closes, crashes and shutdowns occur in between.
 
+use punctual_proto::Nanos;
 use punctual_proto::api::{CloseReason, Event, RefuseCause};
 
 use crate::faults::{life_of, refused_beyond_half_open};
-use crate::network::{MILLI, Network, SECOND};
+use crate::network::{MILLI, Network, PROPAGATION_MAX, SECOND};
 
 /// Longest thinking times: shorter and longer than a round trip.
 const THINKING: [u64; 2] = [MILLI, 80 * MILLI];
@@ -155,4 +156,21 @@ fn channels_that_wait_for_stages_count_as_half_open() {
     let mut network = thinking(1, 2, 0);
     (network.thinking_max, network.thinker) = (3_000 * SECOND, Some(1));
     assert_eq!(refused_beyond_half_open(&mut network, 10), 10);
+}
+
+/// All stages may use what D leaves them, but for two nanoseconds of rounding where their sum is divided by the drift.
+#[test]
+fn a_deadline_may_be_as_short_as_what_the_stages_need() {
+    let bounds = 100_000 + MILLI + 100_000;
+    let needed = bounds + PROPAGATION_MAX + bounds.div_ceil(5_000);
+    for deadline in needed - 3..needed + 6 {
+        let mut network = thinking(1, 2, 0);
+        let mut request = network.request(1, 100);
+        request.contract.deadline = Nanos(deadline);
+        network.at(0, |s, now, stages| s.open(request, now, stages)).expect("can be tried");
+        network.run(SECOND);
+        let opened = network.count(0, |event| matches!(event, Event::Opened { .. }));
+        assert!(opened == 0 || deadline >= needed, "{deadline} ns are too few, {needed} are needed");
+        assert!(opened == 1 || deadline < needed + 2, "{deadline} ns do, {needed} are needed");
+    }
 }

@@ -219,8 +219,8 @@ impl Staircase {
 mod tests {
     use super::*;
 
-    /// Steps that a longer horizon adds are in blocks of at most half of the size, so that each has room for those of further
-    /// channels.
+    /// Steps that a longer horizon adds are in blocks of half of the size, so that each has room for those of further channels,
+    /// and there are no more blocks than that takes: a search looks at each.
     #[test]
     fn blocks_of_a_longer_horizon_have_room() {
         let mut stairs = Staircase::new(Interference::default());
@@ -229,6 +229,8 @@ mod tests {
             stairs.extend(horizon, [series].into_iter());
             let steps: Vec<usize> = stairs.blocks.iter().map(|block| block.steps.len()).collect();
             assert!(steps.iter().all(|steps| (1..=BLOCK_STEPS_MAX / 2).contains(steps)), "{steps:?}");
+            // Beside the one at 0, and one for each of the two horizons whose last block is not full.
+            assert!(steps.len() <= 3 + horizon as usize / (BLOCK_STEPS_MAX / 2), "{steps:?}");
             // The step at 0, and the series'.
             assert_eq!(steps.iter().sum::<usize>() as i64, horizon + 1);
         }

@@ -217,3 +217,30 @@ impl AsFd for InboxReader {
         self.bell.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use punctual_proto::memory::{Inbox, MessageWrite};
+
+    use super::*;
+    use crate::ring::incoming::inbox;
+    use crate::wake::{Alarm, RingPath};
+
+    /// A wrong number of a slot leads to another message of the ring, and to nothing outside of it.
+    #[test]
+    fn what_is_read_lies_within_the_ring_whatever_its_slot_number() {
+        let (shape, alarm) = (RingShape::new(3, 8).expect("a shape"), Alarm::new().expect("an eventfd"));
+        for wrong in [3, 4, u32::MAX] {
+            let (mut writer, handles) = inbox(shape, &alarm, &RingPath::Direct).expect("a ring");
+            let mut reader = InboxReader::attach(handles).expect("attached");
+            for byte in 0..3 {
+                let mut slot = writer.reserve().expect("a slot");
+                slot.copy_from(0, &[byte]);
+                writer.publish(slot, MessageInfo { len: 1, ..MessageInfo::default() });
+            }
+            writer.shared.region.half(entry_offset(shape, 0) + 36).store(wrong, Ordering::Relaxed);
+            assert_eq!(reader.front(), Some(&[2][..]), "{wrong}");
+            assert_eq!(reader.take(|bytes, _| bytes.to_vec()), Some(vec![2]), "{wrong}");
+        }
+    }
+}

@@ -51,7 +51,7 @@ fn a_writer_that_waits_is_woken_by_as_much_room_as_was_set() {
         let (ours, theirs) = Doorbell::pair().expect("a doorbell");
         let waiter = watching(&ours);
         // A half-closed socket is reported once by itself.
-        rung(&waiter);
+        has_rung(&waiter);
         reader.set_room(wanted);
         reader.set_doorbell(Doorbell::new(theirs));
         for round in 0..3 {
@@ -59,7 +59,7 @@ fn a_writer_that_waits_is_woken_by_as_much_room_as_was_set() {
             assert!(!deliver(&mut inbox, 0, b"b"), "no room");
             for free in 1..=slots {
                 reader.pop();
-                let is_woken = rung(&waiter);
+                let is_woken = has_rung(&waiter);
                 assert_eq!(
                     is_woken,
                     free == wanted.clamp(1, slots),
@@ -70,13 +70,77 @@ fn a_writer_that_waits_is_woken_by_as_much_room_as_was_set() {
         assert!(!reader.writer_waits(), "it was told");
         assert!(deliver(&mut inbox, 0, b"a"));
         reader.pop();
-        assert!(!rung(&waiter), "a writer that had room does not wait");
+        assert!(!has_rung(&waiter), "a writer that had room does not wait");
+    }
+}
+
+/// A writer waits when it has found no room, or the message before still there: its reader learns of each wait once, when there
+/// is room again.
+#[test]
+fn a_reader_learns_once_of_each_wait_of_its_writer() {
+    let (mut inbox, mut reader, _, _) = incoming(1, 10);
+    for number in 0..3 {
+        assert!(deliver(&mut inbox, number, b"a") && !reader.writer_waits(), "nobody waits");
+        assert!(!deliver(&mut inbox, number, b"b"), "there is no room");
+        assert_eq!(reader.take(|_, info| info.number), Some(number));
+        assert_eq!([reader.writer_waits(), reader.writer_waits()], [true, false]);
     }
 }
 
 /// Whether the doorbell was rung since the last time.
-fn rung(waiter: &OwnedFd) -> bool {
-    let mut reported =
-        [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
-    epoll::wait(waiter, &mut reported[..], Some(&timespec(Duration::ZERO))).expect("a look") == 1
+fn has_rung(waiter: &OwnedFd) -> bool {
+    let mut rings = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
+    epoll::wait(waiter, &mut rings[..], Some(&timespec(Duration::ZERO))).expect("a wait") == 1
+}
+
+/// A sender rings at once for the first message after its reader has found none, and for no other.
+#[test]
+fn a_sender_wakes_its_reader_once_for_each_time_that_it_found_nothing() {
+    let shape = RingShape::new(4, 8).expect("a shape");
+    let (mut reader, handles, doorbell) = outbox(shape, &alarm(), &RingPath::Direct).expect("a ring");
+    let mut writer = OutboxWriter::attach(handles).expect("attached");
+    reader.health().accept().expect("sealed");
+    let waiter = watching(&doorbell);
+    has_rung(&waiter);
+    for _ in 0..3 {
+        while reader.take(now()).is_some() {}
+        for is_first in [true, false] {
+            writer.push(&[IoSlice::new(b"a")]).expect("room");
+            assert_eq!(has_rung(&waiter), is_first);
+        }
+        assert!(reader.take(now()).is_some());
+        writer.push(&[IoSlice::new(b"b")]).expect("room");
+        assert!(!has_rung(&waiter), "one was left when the reader looked");
+    }
+}
+
+/// Whichever slot holds it, a message is seen in place as it was written, as often as one looks, until it is given up.
+#[test]
+fn a_message_in_place_is_the_one_of_its_slot() {
+    for slots in 1..5 {
+        let (mut inbox, mut reader, _, _) = incoming(slots, 1);
+        for round in 0..2 {
+            assert!((0..slots).all(|slot| deliver(&mut inbox, 0, &[10 * round + slot as u8])));
+            for slot in 0..slots {
+                let expected = [10 * round + slot as u8];
+                assert_eq!([reader.front(), reader.front()], [Some(&expected[..]); 2], "{slot} of {slots}");
+                reader.pop();
+            }
+            assert_eq!(reader.front(), None);
+        }
+    }
+}
+
+/// A program that closes a ring from within wakes its own thread that sleeps at it, in either direction.
+#[test]
+fn a_ring_that_is_closed_from_within_wakes_who_waits_at_it() {
+    let (_inbox, mut reader, _, _) = incoming(1, 10);
+    assert!(reader.take(|_, _| ()).is_none() && !is_readable(&reader));
+    reader.closer().expect("a descriptor").close();
+    assert!(is_readable(&reader) && reader.is_closed());
+    let (_outbox, mut writer, _, _) = outgoing(1, 10);
+    writer.push(&[IoSlice::new(b"a")]).expect("room");
+    assert!(!writer.has_room() && !is_readable(&writer));
+    writer.closer().expect("a descriptor").close();
+    assert!(is_readable(&writer) && writer.is_closed());
 }

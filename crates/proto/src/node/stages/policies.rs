@@ -318,7 +318,12 @@ pub(super) const fn rounded(bound: Nanos) -> Nanos {
 }
 
 /// Moves one held bound. If its stage refuses, the bound stays and the share is passed to the next stage.
-fn relax_stage(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage, wanted: Nanos) {
+pub(super) fn relax_stage(
+    policy: &mut dyn AdmissionPolicy,
+    key: StageKey,
+    stage: &mut HeldStage,
+    wanted: Nanos,
+) {
     let wanted = rounded(wanted).min(stage.bound_max);
     if wanted > stage.bound && policy.relax(key, wanted - stage.wait).is_ok() {
         stage.bound = wanted;

@@ -1,6 +1,9 @@
 //! Final bounds, trials of them, and the limits of early work.
 
+use punctual_analysis::{Blocking, Interference, StageModel, Urgency};
+
 use super::*;
+use crate::signalling::SplitMix64;
 
 /// Final bounds: they move to the wanted values, of which seven leading bits count, and not below the offer.
 #[test]
@@ -54,6 +57,51 @@ fn relaxed_bounds_keep_seven_leading_bits() {
         assert!(kept.0 <= bound && (bound - kept.0) * 64 <= bound, "{bound}");
     }
     assert_eq!(policies::rounded(Nanos::MAX), Nanos(127 << 57));
+}
+
+/// A stage that has its bound already is not asked again: no channel changes its place in a fixed order, though another place has
+/// become possible since some channel was released.
+#[test]
+fn a_bound_that_stays_moves_no_channel_in_a_fixed_order() {
+    let model = StageModel {
+        blocking: Blocking::LargestUnit { best_effort: Nanos(1_000) },
+        interference: Interference::default(),
+        utilisation_limit: Ppm(950_000),
+    };
+    let mut random = SplitMix64::new(5);
+    for set in 0..400 {
+        let mut policy = (Admission::D_ORDER.build)(model);
+        let mut held = Vec::new();
+        for key in (0..8).map(StageKey) {
+            let period = Nanos(10_000 + random.below(200_000));
+            let cost = Nanos(1_000 + random.below(20_000));
+            let urgency = Urgency::of_period(Class::Guaranteed, period);
+            let (early, release_latency) = (Nanos::ZERO, Nanos::ZERO);
+            let demand = Demand {
+                cost,
+                unit_cost_max: Nanos(1_000),
+                period,
+                release_latency,
+                early,
+                urgency,
+                soft: None,
+            };
+            let bound = policies::rounded(Nanos(20_000 + random.below(100_000)));
+            if policy.hold(key, &demand, bound).is_ok() {
+                held.push((key, HeldStage::new(demand, bound)));
+            }
+        }
+        let gone = held.remove(random.below(held.len() as u64) as usize);
+        policy.release(gone.0);
+        let before: Vec<_> = held.iter().map(|(key, _)| policy.rank(*key)).collect();
+        for (key, stage) in held.clone() {
+            let mut moved = stage;
+            policies::relax_stage(policy.as_mut(), key, &mut moved, stage.bound);
+            assert_eq!(moved, stage);
+        }
+        let after: Vec<_> = held.iter().map(|(key, _)| policy.rank(*key)).collect();
+        assert_eq!(after, before, "set {set}");
+    }
 }
 
 /// A trial of a channel that holds nothing returns the final reservation that the channel would get, and
