@@ -12,6 +12,9 @@ use serde_json::Value;
 const PUNCTUAL: &str = env!("CARGO_BIN_EXE_punctual");
 const IDL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/echo/values.idl");
 
+/// No type, and no address.
+const NIL: &str = "IOR:00000000000000010000000000000000";
+
 fn punctual(arguments: &[&str]) -> Output {
     Command::new(PUNCTUAL).args(arguments).output().expect("it starts")
 }
@@ -97,6 +100,7 @@ fn wrong_files_and_references_are_wrong_usage() {
         (&["call", &reference, "flag", "true", "--idl", folder], "it is a folder"),
         (&["call", &reference, "flag", "true"], "say --idl FILE"),
         (&["call", &reference, "flag", "--idl", IDL], "0 arguments, expected 1: value"),
+        (&["call", NIL, "flag", "true", "--idl", IDL], "the reference is nil: it leads to no object"),
         (&["ior", "nowhere"], "a reference begins with"),
         (&["ior", "corbaloc::host:0/x"], "a port from 1 to 65535"),
         (&["naming", "--listen", "::1:28100"], "square brackets, as [::1]:28100"),
@@ -191,6 +195,76 @@ fn integers_of_eight_bits_have_their_sign() {
     }
     assert_eq!(call("one", "128").0, Some(2));
     assert_eq!(call("two", "-1").0, Some(2));
+}
+
+/// The identifier of an exception precedes its members, also within an `any`; a number is one of the type that has it.
+#[test]
+fn values_of_type_any_come_back_as_they_were_sent() {
+    let path = format!("{}/anything.idl", env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(
+        &path,
+        "exception Late { long by; string<4> who; }; interface A { any thing(in any v); };\n",
+    )
+    .expect("written");
+    let reference = reference("1.2", start(echo));
+    for (sent, expected) in [
+        (
+            r#"{"type": "Late", "value": {"by": 7, "who": "host"}}"#,
+            r#"{"type":"IDL:Late:1.0","value":{"by":7,"who":"host"}}"#,
+        ),
+        ("18446744073709551615", r#"{"type":"unsigned long long","value":18446744073709551615}"#),
+        ("9223372036854775807", r#"{"type":"long long","value":9223372036854775807}"#),
+    ] {
+        let (code, printed, said) = run(&["call", &reference, "thing", sent, "--idl", &path]);
+        assert_eq!((code, &*printed), (Some(0), expected), "{sent}: {said}");
+    }
+}
+
+/// What a server returns is checked against the IDL file as what is sent, and a wrong reply is told from a wrong argument.
+#[test]
+fn replies_with_other_types_are_malformed() {
+    let file = |name: &str, text: &str| {
+        let path = format!("{}/{name}.idl", env!("CARGO_TARGET_TMPDIR"));
+        std::fs::write(&path, text).expect("written");
+        path
+    };
+    let reference = reference("1.2", start(echo));
+    // The operation sends by one type and reads by another.
+    for (number, (sent, returned, value, why)) in [
+        ("sequence<long>", "sequence<long, 3>", "[1, 2, 3, 4]", "the length 4 is too large"),
+        ("string", "string<4>", "abcde", "the length 5 is too large"),
+        ("wstring", "wstring<4>", "abcde", "the length 5 is too large"),
+        ("long", "Colour", "7", "no enumerator has the number 7"),
+        ("octet", "boolean", "9", "a boolean is 0 or 1"),
+        ("long", "double", "9", "ends within a value"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let types = format!(
+            "enum Colour {{ red }}; typedef {sent} Sent; typedef {returned} Returned; \
+             interface A {{ Returned turn(in Sent v); }};\n"
+        );
+        let path = file(&format!("other{number}"), &types);
+        let (code, printed, said) = run(&["call", &reference, "turn", value, "--idl", &path, "--json"]);
+        assert_eq!(code, Some(1), "{returned}: {said}");
+        let shown: Value = serde_json::from_str(&printed).expect("one object");
+        assert_eq!(shown["error"]["exception"], "IDL:omg.org/CORBA/MARSHAL:1.0", "{shown}");
+        assert!(
+            said.contains("the reply does not have the types of the IDL file") && said.contains(why),
+            "{said}"
+        );
+    }
+    for (sent, returned, value) in
+        [("sequence<long>", "sequence<long, 4>", "[1,2,3,4]"), ("string", "string<4>", "abcd")]
+    {
+        let types = format!(
+            "typedef {sent} Sent; typedef {returned} Returned; interface A {{ Returned turn(in Sent v); }};\n"
+        );
+        let path = file("same", &types);
+        let (code, printed, said) = run(&["call", &reference, "turn", value, "--idl", &path]);
+        assert_eq!((code, &*printed), (Some(0), value), "{said}");
+    }
 }
 
 /// Each says what is wrong, and with JSON the parts of the exception, too.

@@ -3,7 +3,7 @@
 use punctual_giop::typecode::{Arm, Member, Named, TypeCode, kind};
 use punctual_giop::value::LongDouble;
 use punctual_giop::{
-    Any, ByteOrder, Decode, Decoder, Encode, Encoder, Error, Fixed, Version, WChar, WString,
+    Any, Bounded, ByteOrder, Decode, Decoder, Encode, Encoder, Error, Fixed, Version, WChar, WString,
 };
 
 const ORDERS: [ByteOrder; 2] = [ByteOrder::Big, ByteOrder::Little];
@@ -291,4 +291,22 @@ fn sequences_of_elements_without_bytes_are_refused() {
     [1u32, 0].iter().for_each(|number| number.encode(&mut to).expect("it has bytes"));
     let bytes = to.into_bytes();
     assert_eq!(Any::decode(&mut Decoder::new(&bytes, ByteOrder::Big, Version::V1_2)), Err(Error::Length(1)));
+}
+
+/// What a peer sends is held to the bounds of the IDL file, too.
+#[test]
+fn values_beyond_their_bounds_are_refused() {
+    let list = |length: u8| big(&(0..length).collect::<Vec<u8>>());
+    let texts = |text: &str| (big(&text.to_owned()), big(&WString(text.into())));
+    for length in 0..8u8 {
+        let is_within = length <= 3;
+        let expected = Err(Error::Length(length.into()));
+        let read = read_big::<Bounded<Vec<u8>, 3>>(&list(length));
+        assert_eq!(read.map(|_| ()), if is_within { Ok(()) } else { expected });
+        let (narrow, wide) = texts(&"x".repeat(length.into()));
+        let read = read_big::<Bounded<String, 3>>(&narrow);
+        assert_eq!(read.map(|_| ()), if is_within { Ok(()) } else { expected });
+        let read = read_big::<Bounded<WString, 3>>(&wide);
+        assert_eq!(read.map(|_| ()), if is_within { Ok(()) } else { expected });
+    }
 }

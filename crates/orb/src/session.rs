@@ -38,10 +38,16 @@ impl Session {
     }
 }
 
+fn failed(cause: Cause) -> SystemException {
+    SystemException::new(Kind::CommFailure, 0, Completion::Maybe).with_cause(cause)
+}
+
 /// What requests without a reply get when a connection ends so.
 pub(crate) fn unanswered(action: Action) -> SystemException {
     match action {
         Action::Retry | Action::SendClose => SystemException::new(Kind::Transient, 0, Completion::No),
-        _ => SystemException::new(Kind::CommFailure, 0, Completion::Maybe).with_cause(Cause::Closed),
+        // What has come is refused at this end: it is malformed, or longer than `Options::message_bytes_max`.
+        Action::SendError => failed(Cause::NoMessage),
+        _ => failed(Cause::Closed),
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use punctual_giop::exception::Cause;
 use punctual_giop::long::LONG_BYTES;
 use punctual_giop::message::{
     Addressing, LocateReply, LocateStatus, Message, MessageType, ReplyStatus, RequestId, Target,
@@ -183,6 +184,8 @@ fn what_a_server_must_not_send_is_answered_with_a_message_error() {
         // A fragment of nothing, and a version that does not exist.
         [&b"GIOP\x01\x02\x01\x07\x04\0\0\0"[..], &[9, 0, 0, 0]].concat(),
         b"GIOP\x01\x09\x01\x01\0\0\0\0".to_vec(),
+        // A reply of nearly 2 GiB.
+        b"GIOP\x01\x02\x01\x01\xff\xff\xff\x7f".to_vec(),
     ];
     for is_blocking in BOTH {
         for wrong in &wrong {
@@ -196,6 +199,8 @@ fn what_a_server_must_not_send_is_answered_with_a_message_error() {
             });
             let failed = called.expect_err("no reply");
             assert_eq!((failed.kind, failed.completed), (Kind::CommFailure, Completion::Maybe), "{wrong:?}");
+            // The caller must not look for the fault in the network.
+            assert_eq!(failed.cause(), Some(Cause::NoMessage.text()), "{wrong:?}");
         }
     }
 }

@@ -30,8 +30,16 @@ fn any_depth<'a>(code: &'a TypeCode, around: &Around<'a>, from: &mut Decoder<'_>
     around.push(code);
     from.deeper(|from| match code {
         TypeCode::Simple(kind) => simple(*kind, from),
-        TypeCode::String(_, false) => String::decode(from).map(Value::String),
-        TypeCode::String(_, true) => WString::decode(from).map(|text| Value::String(text.0)),
+        TypeCode::String(bound, false) => {
+            let text = String::decode(from)?;
+            within(text.chars().count(), *bound)?;
+            Ok(Value::String(text))
+        }
+        TypeCode::String(bound, true) => {
+            let WString(text) = WString::decode(from)?;
+            within(text.encode_utf16().count(), *bound)?;
+            Ok(Value::String(text))
+        }
         TypeCode::Fixed(digits, scale) => {
             fixed::read(*digits, from).map(|unscaled| Value::String(decimal(unscaled, *scale)))
         }
@@ -40,8 +48,9 @@ fn any_depth<'a>(code: &'a TypeCode, around: &Around<'a>, from: &mut Decoder<'_>
             let number = u32::decode(from)?;
             names.get(number as usize).map(|name| json!(name)).ok_or(Error::Enumerator(number))
         }
-        TypeCode::Sequence(element, _) => {
+        TypeCode::Sequence(element, bound) => {
             let count = from.length(1)?;
+            within(count, *bound)?;
             elements(element, count, &around, from)
         }
         TypeCode::Array(element, length) => elements(element, *length as usize, &around, from),
@@ -55,6 +64,11 @@ fn any_depth<'a>(code: &'a TypeCode, around: &Around<'a>, from: &mut Decoder<'_>
         }
         TypeCode::Alias(..) | TypeCode::Recursive(_) => Err(Error::TypeCode),
     })
+}
+
+/// No more than the bound, if there is one: 0 is none.
+fn within(length: usize, bound: u32) -> Result<(), Error> {
+    if bound > 0 && length > bound as usize { Err(Error::Length(length as u64)) } else { Ok(()) }
 }
 
 fn simple(kind: u32, from: &mut Decoder<'_>) -> Result<Value, Error> {

@@ -64,7 +64,10 @@ impl Writer<'_> {
                 }
                 self.each(all, element, &around)
             }
-            TypeCode::Struct(_, members) | TypeCode::Exception(_, members) => {
+            TypeCode::Struct(_, members) => self.structure(value, members, &around),
+            TypeCode::Exception(named, members) => {
+                // Its identifier precedes its members (CORBA 3.3, part 2, 9.3.5.4).
+                self.encode(&named.id)?;
                 self.structure(value, members, &around)
             }
             TypeCode::Union(_, discriminator, arms, default) => {
@@ -159,13 +162,14 @@ impl Writer<'_> {
         self.encode(&number.ok_or_else(|| wrong(value, "an integer in the range of the type"))?)
     }
 
-    /// `{"type": NAME, "value": ...}`; without it, the type is that of the JSON value: boolean, long long, double or string.
+    /// `{"type": NAME, "value": ...}`; without it, the type is that of the JSON value: boolean, long long (unsigned where it must be), double or string.
     fn any(&mut self, value: &Value) -> Result<(), String> {
         let of = |simple: u32| (TypeCode::Simple(simple), TypeCode::Simple(simple));
         let (code, sent) = match value {
             Value::Bool(_) => of(kind::BOOLEAN),
             Value::String(_) => (TypeCode::String(0, false), TypeCode::String(0, false)),
             Value::Number(number) if number.is_i64() => of(kind::LONGLONG),
+            Value::Number(number) if number.is_u64() => of(kind::ULONGLONG),
             Value::Number(_) => of(kind::DOUBLE),
             Value::Object(typed) => {
                 known_keys(typed, |key| ["type", "value"].contains(&key))?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use clap::{Args, ValueEnum};
 use punctual::Nanos;
-use punctual_giop::{Kept, TypeCode};
+use punctual_giop::{Completion, Kept, SystemExceptionKind, TypeCode};
 use punctual_idl::model::Specification;
 use punctual_orb::naming::FindError;
 use punctual_orb::naming::cos_naming::naming_context;
@@ -28,7 +28,7 @@ use crate::values;
                   punctual call \"$(cat sums.ior)\" add -1 -2 --idl sums.idl\n  \
                   punctual call corbaloc::host:2809/NameService _is_a IDL:omg.org/CosNaming/NamingContext:1.0\n\n\
                   Give the arguments for parameters 'in' and 'inout', in the order of the IDL file. Each is JSON; strings, characters \
-                  and enumerators may be written without quotes. Write text that begins with '-' behind '--'. Unions are \
+                  and enumerators may be written without quotes. Write text that begins with '-' behind '--' (-Infinity, too). Unions are \
                   {\"label\": L, \"value\": V}, references are IOR:... or null, values of type any {\"type\": T, \"value\": V}. \
                   docs/ORB.md has an example of each type. To read an attribute, give no argument; to set it, give one.\n\n\
                   All objects have the operations _is_a and _non_existent, some also _repository_id, _interface and _component. They need no IDL file."
@@ -120,6 +120,9 @@ impl Call {
         let orb =
             Orb::new(Options { timeout: Some(Duration::from_nanos(self.timeout.0)), ..Options::default() })?;
         let reference = find(&orb, &self.reference)?;
+        if reference.is_nil() {
+            bail!(Usage("the reference is nil: it leads to no object".into()));
+        }
         let operation = match general {
             Some(operation) => operation,
             None => self.asked(&reference).find(&specification)?,
@@ -216,12 +219,12 @@ fn result(of: &Operation, specification: &Specification, body: &Kept) -> anyhow:
     let mut shown = Map::new();
     if let Some(type_) = &of.returns {
         let code = types.of(type_).map_err(anyhow::Error::msg)?;
-        shown.insert("result".into(), decode::read(&code, &mut from)?);
+        shown.insert("result".into(), decode::read(&code, &mut from).map_err(malformed)?);
     }
     let mut outputs = Map::new();
     for (name, type_) in &of.outputs {
         let code = types.of(type_).map_err(anyhow::Error::msg)?;
-        outputs.insert(name.clone(), decode::read(&code, &mut from)?);
+        outputs.insert(name.clone(), decode::read(&code, &mut from).map_err(malformed)?);
     }
     if !outputs.is_empty() {
         shown.insert("out".into(), Value::Object(outputs));
@@ -237,9 +240,16 @@ fn raised(of: &Operation, specification: &Specification, id: &str, body: &Kept) 
         && let TypeCode::Exception(_, of) =
             Types::new(specification).named(*declared).map_err(anyhow::Error::msg)?
     {
-        members = decode::read_members(&of, &mut body.decoder())?;
+        members = decode::read_members(&of, &mut body.decoder()).map_err(malformed)?;
     }
     Ok(json!({ "exception": id, "members": members }))
+}
+
+/// The bytes of a reply are no values of the types in the IDL file.
+fn malformed(error: punctual_giop::Error) -> anyhow::Error {
+    let exception = SystemException::new(SystemExceptionKind::Marshal, 0, Completion::Yes);
+    let why = format!("the reply does not have the types of the IDL file: {error}");
+    anyhow::Error::new(exception).context(why)
 }
 
 fn text(shown: &Value) -> String {

@@ -32,4 +32,5 @@ causes! {
     Closed 7 "the other end has closed the connection",
     Crowded 8 "all connections to the server are in use",
     NoThread 9 "the server has no thread for the request",
+    NoMessage 10 "the other end sent bytes that are no message that it may send, or a message that is too long",
 }
