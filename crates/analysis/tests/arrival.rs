@@ -191,12 +191,17 @@ fn the_source_regulates_and_reports_which_message_breaks_the_contract() {
     assert_eq!(source.accept(at(200), Policing::Delay), SourceVerdict::Conforming { logical: at(200) });
 }
 
-#[test]
-fn the_source_polices_the_mean_of_a_soft_contract() {
+/// A message each 10 ms, each 40 ms in the mean.
+fn soft_contract() -> Contract {
     let plain = Contract::new(100, Rate::every(MS(10)).unwrap(), 1, MS(50)).unwrap();
     let (mean_rate, miss_ratio) = (Rate::every(MS(40)).unwrap(), Ppb::new(1_000).unwrap());
     let statistical = Statistical { mean_rate, mean_over: MS(200), miss_ratio };
-    let contract = Contract { statistical: Some(statistical), ..plain };
+    Contract { statistical: Some(statistical), ..plain }
+}
+
+#[test]
+fn the_source_polices_the_mean_of_a_soft_contract() {
+    let contract = soft_contract();
     contract.validate().unwrap();
     let mut source = LogicalArrivals::of(&contract);
     let sent: Vec<_> = (100..)
@@ -222,10 +227,7 @@ fn the_source_polices_the_mean_of_a_soft_contract() {
 /// Whatever times a sender claims, its messages are served no more often than its mean allows.
 #[test]
 fn a_sender_that_claims_old_times_is_served_no_faster_than_its_mean() {
-    let plain = Contract::new(100, Rate::every(MS(10)).unwrap(), 1, MS(50)).unwrap();
-    let (mean_rate, miss_ratio) = (Rate::every(MS(40)).unwrap(), Ppb::new(1_000).unwrap());
-    let statistical = Statistical { mean_rate, mean_over: MS(200), miss_ratio };
-    let contract = Contract { statistical: Some(statistical), ..plain };
+    let contract = soft_contract();
     // It keeps its mean by what it claims, or claims that everything was sent at once, long ago.
     for claimed_apart in [MS(40), Nanos::ZERO] {
         let mut source = LogicalArrivals::of(&contract);

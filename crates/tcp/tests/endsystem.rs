@@ -128,6 +128,29 @@ impl World {
     }
 
     /// Both ends of two channels begin.
+    /// A connection of host 0 to a listener of host 1, open at both.
+    fn open(&mut self) {
+        self.listen();
+        self.connect();
+        let is_open = |world: &Self| {
+            world.program(1).is_some() && world.status(0).is_some_and(|it| it.state == State::Established)
+        };
+        assert!(self.run(Nanos::from_secs(5), |_| {}, is_open));
+    }
+
+    /// Host 0 writes, its output handler is called once, and what that makes comes to host 1, whose handlers are not called; the number of
+    /// segments.
+    fn send_flight(&mut self, bytes: usize) -> u32 {
+        let (now, client) = (self.now, self.program(0).cloned().expect("open"));
+        assert!(client.outbox.send(&vec![3; bytes], now));
+        let mut out = Out { packets: Vec::new(), room: 64 };
+        let segments = self.hosts[0].tcp.output(0, 64, now, &mut out).units;
+        out.packets.into_iter().for_each(|(packet, _)| self.carry(1, packet));
+        self.now = self.now + Nanos::from_millis(20);
+        self.deliver();
+        segments
+    }
+
     fn connect_over_channels(&mut self, host: usize) {
         let [a, b] = ends();
         let flow = if host == 0 { Flow { local: a, remote: b } } else { Flow { local: b, remote: a } };
@@ -545,12 +568,7 @@ fn writes_that_cannot_leave_cause_no_calls() {
 fn a_program_that_is_gone_closes_or_resets() {
     for (reads, messages) in [(true, 1), (false, 1), (false, 12)] {
         let mut world = World::new(4, 0, 4);
-        world.listen();
-        world.connect();
-        let is_open = |world: &World| {
-            world.program(1).is_some() && world.status(0).is_some_and(|it| it.state == State::Established)
-        };
-        assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+        world.open();
         let (now, client) = (world.now, world.program(0).cloned().expect("open"));
         (0..4).for_each(|_| assert!(client.outbox.send(&vec![1; CHUNK_BYTES as usize * messages / 4], now)));
         let turn = |world: &mut World| {
@@ -576,12 +594,7 @@ fn a_program_that_is_gone_closes_or_resets() {
 #[test]
 fn a_connection_without_a_program_does_not_wait_for_ever() {
     let mut world = World::new(5, 0, 4);
-    world.listen();
-    world.connect();
-    let is_open = |world: &World| {
-        world.program(1).is_some() && world.status(0).is_some_and(|it| it.state == State::Established)
-    };
-    assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+    world.open();
     let (now, client) = (world.now, world.program(0).map(|program| program.index).expect("open"));
     world.hosts[0].tcp.release(client, now);
     let is_over = |world: &World| world.status(0).is_some_and(|it| it.state == State::Closed);
@@ -642,12 +655,7 @@ fn the_peer_of_a_connection_that_cannot_begin_is_reset() {
 #[test]
 fn an_input_handler_has_work_only_when_there_is_some() {
     let mut world = World::new(7, 0, 1);
-    world.listen();
-    world.connect();
-    let is_open = |world: &World| {
-        world.program(1).is_some() && world.status(0).is_some_and(|it| it.state == State::Established)
-    };
-    assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+    world.open();
     assert!(!world.run(Nanos::from_millis(50), |_| {}, |_| false), "all acknowledgements are there");
     let has_input = |world: &mut World| [0, 1].map(|host: usize| world.hosts[host].tcp.has_input(0));
     assert_eq!(has_input(&mut world), [false, false]);
@@ -676,22 +684,10 @@ fn segments_that_wait_together_are_acknowledged_together() {
         let mut world = World::new(11, 0, 64);
         world.config.ack_segments = allowed;
         world.config.is_nodelay = true;
-        world.listen();
-        world.connect();
-        let is_open = |world: &World| {
-            world.program(1).is_some() && world.status(0).is_some_and(|it| it.state == State::Established)
-        };
-        assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+        world.open();
         assert!(!world.run(Nanos::from_secs(1), |_| {}, |_| false), "all acknowledgements are there");
         // Its first flight is ten segments; all of them come before the receiver is called.
-        let (now, client) = (world.now, world.program(0).cloned().expect("open"));
-        assert!(client.outbox.send(&vec![3; bytes], now));
-        let mut out = Out { packets: Vec::new(), room: 64 };
-        world.hosts[0].tcp.output(0, 64, now, &mut out);
-        let segments = out.packets.len() as u32;
-        out.packets.into_iter().for_each(|(packet, _)| world.carry(1, packet));
-        world.now = world.now + Nanos::from_millis(20);
-        world.deliver();
+        let segments = world.send_flight(bytes);
         let (mut acknowledgements, mut calls, now) = (Vec::new(), 0, world.now);
         while world.hosts[1].tcp.has_input(0) && calls < 2 * segments {
             calls += world.hosts[1].tcp.input(0, 1, now).units;
@@ -721,24 +717,13 @@ fn segments_that_wait_together_are_acknowledged_together() {
 fn only_acknowledgements_wait_for_segments_in_the_queue() {
     let mut world = World::new(12, 0, 64);
     world.config.ack_segments = 32;
-    world.listen();
-    world.connect();
-    let is_open = |world: &World| {
-        world.program(1).is_some() && world.status(0).is_some_and(|it| it.state == State::Established)
-    };
-    assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+    world.open();
     let is_due = |world: &mut World| {
         let now = world.now;
         world.hosts[1].tcp.due(0, now).is_some_and(|due| due <= now)
     };
     let send = |world: &mut World| {
-        let (now, client) = (world.now, world.program(0).cloned().expect("open"));
-        assert!(client.outbox.send(&[3; 9_000], now));
-        let mut out = Out { packets: Vec::new(), room: 64 };
-        world.hosts[0].tcp.output(0, 64, now, &mut out);
-        out.packets.into_iter().for_each(|(packet, _)| world.carry(1, packet));
-        world.now = world.now + Nanos::from_millis(20);
-        world.deliver();
+        world.send_flight(9_000);
         let now = world.now;
         assert_eq!(world.hosts[1].tcp.input(0, 2, now).units, 2);
     };
@@ -759,12 +744,7 @@ fn only_acknowledgements_wait_for_segments_in_the_queue() {
 fn data_takes_one_segment_more_than_it_fills() {
     let mut world = World::new(8, 0, 64);
     world.config = Config { mtu_bytes: 576, is_nodelay: true, ..world.config };
-    world.listen();
-    world.connect();
-    let is_open = |world: &World| {
-        world.program(1).is_some() && world.status(0).is_some_and(|it| it.state == State::Established)
-    };
-    assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+    world.open();
     let data_bytes = 576 - 40 - 12;
     let sent = |world: &World| world.status(0).expect("open").segments_out;
     let mut taken = Vec::new();
@@ -786,12 +766,7 @@ fn data_takes_one_segment_more_than_it_fills() {
 pub fn waiting_bytes(seed: u64) -> Option<String> {
     let mut world = World::new(seed, 0, 64);
     world.config = Config { is_nodelay: true, ..world.config };
-    world.listen();
-    world.connect();
-    let is_open = |world: &World| {
-        world.program(1).is_some() && world.status(0).is_some_and(|it| it.state == State::Established)
-    };
-    assert!(world.run(Nanos::from_secs(5), |_| {}, is_open));
+    world.open();
     assert!(!world.run(Nanos::from_millis(50), |_| {}, |_| false), "all acknowledgements are there");
     let sent = |world: &World| world.status(0).expect("open").segments_out;
     let before = sent(&world);

@@ -7,7 +7,7 @@ use punctual_giop::{Decode, Decoder, Error, Reference, TypeCode, WChar, WString,
 use serde_json::{Map, Value, json};
 
 use super::names::name;
-use super::{Around, INT8, known, real};
+use super::{Around, INT8, known, real, text_length};
 
 /// Reads a value of this type.
 ///
@@ -30,14 +30,9 @@ fn any_depth<'a>(code: &'a TypeCode, around: &Around<'a>, from: &mut Decoder<'_>
     around.push(code);
     from.deeper(|from| match code {
         TypeCode::Simple(kind) => simple(*kind, from),
-        TypeCode::String(bound, false) => {
-            let text = String::decode(from)?;
-            within(text.chars().count(), *bound)?;
-            Ok(Value::String(text))
-        }
-        TypeCode::String(bound, true) => {
-            let WString(text) = WString::decode(from)?;
-            within(text.encode_utf16().count(), *bound)?;
+        TypeCode::String(bound, is_wide) => {
+            let text = if *is_wide { WString::decode(from)?.0 } else { String::decode(from)? };
+            within(text_length(&text, *is_wide), *bound)?;
             Ok(Value::String(text))
         }
         TypeCode::Fixed(digits, scale) => {

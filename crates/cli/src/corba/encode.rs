@@ -7,7 +7,7 @@ use punctual_idl::Specification;
 use serde_json::{Map, Value};
 
 use super::names::{called, described};
-use super::{Around, INT8, known, real};
+use super::{Around, INT8, known, real, text_length};
 
 /// Writes a value of this type. An `any` may have types of the specification.
 ///
@@ -66,7 +66,7 @@ impl Writer<'_> {
             }
             TypeCode::Struct(_, members) => self.structure(value, members, &around),
             TypeCode::Exception(named, members) => {
-                // Its identifier precedes its members (CORBA 3.3, part 2, 9.3.5.4).
+                // Its identifier precedes its members (CORBA 15.3.5).
                 self.encode(&named.id)?;
                 self.structure(value, members, &around)
             }
@@ -162,7 +162,8 @@ impl Writer<'_> {
         self.encode(&number.ok_or_else(|| wrong(value, "an integer in the range of the type"))?)
     }
 
-    /// `{"type": NAME, "value": ...}`; without it, the type is that of the JSON value: boolean, long long (unsigned where it must be), double or string.
+    /// `{"type": NAME, "value": ...}`; without it, the type is that of the JSON value: boolean, long long (unsigned where it must
+    /// be), double or string.
     fn any(&mut self, value: &Value) -> Result<(), String> {
         let of = |simple: u32| (TypeCode::Simple(simple), TypeCode::Simple(simple));
         let (code, sent) = match value {
@@ -192,7 +193,7 @@ impl Writer<'_> {
 
     fn text(&mut self, value: &Value, bound: u32, is_wide: bool) -> Result<(), String> {
         let text = value.as_str().ok_or_else(|| wrong(value, "a string"))?;
-        let length = if is_wide { text.encode_utf16().count() } else { text.chars().count() };
+        let length = text_length(text, is_wide);
         if bound > 0 && length > bound as usize {
             return Err(format!("{length} characters, where at most {bound} are allowed"));
         }

@@ -16,6 +16,11 @@ use punctual_giop::TypeCode;
 /// it: the types that are sent have an octet instead.
 const INT8: u32 = u32::MAX;
 
+/// Length of a string as its bound counts it: in characters, or in units of a wide string.
+fn text_length(text: &str, is_wide: bool) -> usize {
+    if is_wide { text.encode_utf16().count() } else { text.chars().count() }
+}
+
 /// Types around the present one, to which a recursive one refers.
 type Around<'a> = Vec<&'a TypeCode>;
 

@@ -321,10 +321,20 @@ fn watching(doorbell: &impl AsFd) -> OwnedFd {
     waiter
 }
 
+/// Whether the doorbell was rung since the last time, or rings soon.
 fn reported(waiter: &OwnedFd) -> bool {
+    reported_within(PATIENCE, waiter)
+}
+
+/// Whether the doorbell was rung since the last time.
+fn has_rung(waiter: &OwnedFd) -> bool {
+    reported_within(Duration::ZERO, waiter)
+}
+
+fn reported_within(time: Duration, waiter: &OwnedFd) -> bool {
     let mut reported =
         [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
-    epoll::wait(waiter, &mut reported[..], Some(&timespec(PATIENCE))).expect("a wait") == 1
+    epoll::wait(waiter, &mut reported[..], Some(&timespec(time))).expect("a wait") == 1
 }
 
 /// Every sleep must end: a lost wake-up would let the other side wait until its deadline.

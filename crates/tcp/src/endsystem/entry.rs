@@ -161,7 +161,7 @@ impl<M: Memory> Entry<M> {
             let Some((mut packet, at)) = self.arrived.pop_front() else { break };
             first_arrival = first_arrival.or(at);
             self.segments_in += 1;
-            self.unanswered += 1;
+            self.unanswered = self.unanswered.saturating_add(1);
             done += self.counted(self.segments_in);
             let mut reply = Vec::new();
             let received = self.connection.input(now, packet.as_mut(), &mut reply);

@@ -22,7 +22,7 @@ pub struct InboxReader {
     shape: RingShape,
     bell: Bell,
     consumed: u64,
-    /// Rung when a message was taken and another one waits; only if the ring alternates.
+    /// Rung when a message was taken and the writer waits ([`InboxReader::writer_waits`]).
     doorbell: Option<Doorbell>,
     answered: Answered,
     /// Free slots from which on a writer that waits for room is woken.

@@ -87,12 +87,6 @@ fn a_reader_learns_once_of_each_wait_of_its_writer() {
     }
 }
 
-/// Whether the doorbell was rung since the last time.
-fn has_rung(waiter: &OwnedFd) -> bool {
-    let mut rings = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
-    epoll::wait(waiter, &mut rings[..], Some(&timespec(Duration::ZERO))).expect("a wait") == 1
-}
-
 /// A sender rings at once for the first message after its reader has found none, and for no other.
 #[test]
 fn a_sender_wakes_its_reader_once_for_each_time_that_it_found_nothing() {
