@@ -210,15 +210,39 @@ impl Connection {
     ///
     /// This end was closed, or the connection is over.
     pub fn send(&mut self, bytes: &[u8]) -> Result<usize, SendError> {
+        let mut taken = 0;
+        loop {
+            let rest = &bytes[taken..];
+            let part = self.send_with(rest.len(), |room| room.copy_from_slice(&rest[..room.len()]))?;
+            taken += part;
+            if part == 0 || taken == bytes.len() {
+                return Ok(taken);
+            }
+        }
+    }
+
+    /// Passes `fill` up to `bytes_max` of the free bytes of the buffer, and sends what it writes there: all of them. Returns their
+    /// number, which can be less than there is room for where the buffer wraps, and 0 as in [`Connection::send`].
+    ///
+    /// # Errors
+    ///
+    /// As `send`.
+    pub fn send_with(&mut self, bytes_max: usize, fill: impl FnOnce(&mut [u8])) -> Result<usize, SendError> {
         match self.state() {
             State::SynSent | State::SynReceived => return Ok(0),
             State::Established | State::CloseWait => (),
             State::Closed => return Err(self.ended.unwrap_or(Ended::Closed).into()),
             _ => return Err(SendError::Closed),
         }
-        let taken = self.machine.socket_mut().send_slice(bytes).map_err(|_| SendError::Closed)?;
+        let recovery = &mut self.recovery;
+        let taken = self.machine.socket_mut().send(|room| {
+            let taken = room.len().min(bytes_max);
+            fill(&mut room[..taken]);
+            recovery.enqueue(&room[..taken]);
+            (taken, taken)
+        });
+        let taken = taken.map_err(|_| SendError::Closed)?;
         self.numbers.enqueue(taken);
-        self.recovery.enqueue(&bytes[..taken]);
         Ok(taken)
     }
 
@@ -238,9 +262,28 @@ impl Connection {
 
     /// Reads bytes in order; returns their number, 0 when there are none now.
     pub fn recv(&mut self, bytes: &mut [u8]) -> usize {
-        let read = self.machine.socket_mut().recv_slice(bytes).unwrap_or(0);
-        self.numbers.consume(read);
-        read
+        let mut read = 0;
+        loop {
+            let rest = &mut bytes[read..];
+            let part = self.recv_with(rest.len(), |part| rest[..part.len()].copy_from_slice(part));
+            read += part;
+            if part == 0 || read == bytes.len() {
+                return read;
+            }
+        }
+    }
+
+    /// Passes `read` up to `bytes_max` of the bytes that came in order, where they are. Returns their number, which can be less
+    /// than there are where the buffer wraps, and 0 when there are none now.
+    pub fn recv_with(&mut self, bytes_max: usize, read: impl FnOnce(&[u8])) -> usize {
+        let taken = self.machine.socket_mut().recv(|bytes| {
+            let taken = bytes.len().min(bytes_max);
+            read(&bytes[..taken]);
+            (taken, taken)
+        });
+        let taken = taken.unwrap_or(0);
+        self.numbers.consume(taken);
+        taken
     }
 
     /// Bytes that `recv` would return now.

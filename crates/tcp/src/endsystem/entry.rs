@@ -66,8 +66,6 @@ pub(super) struct Entry<M: Memory> {
     delays: Delays,
     /// Hardware address of the peer, if a listener has opened the connection.
     address: Option<u64>,
-    /// Where bytes are copied through.
-    scratch: Vec<u8>,
 }
 
 /// What the program has asked for, and what it was shown.
@@ -85,7 +83,6 @@ struct Program {
 
 impl<M: Memory> Entry<M> {
     pub fn new(connection: Connection, rings: Rings<M>) -> Self {
-        let scratch = alloc::vec![0; TAKEN_BYTES_MAX.max(rings.chunk_bytes as usize)];
         Self {
             connection,
             arrived: VecDeque::new(),
@@ -100,7 +97,6 @@ impl<M: Memory> Entry<M> {
             unanswered: 0,
             delays: Delays::default(),
             address: None,
-            scratch,
         }
     }
 
@@ -220,8 +216,16 @@ impl<M: Memory> Entry<M> {
             }
             // A ring without room notifies the processor when it has some.
             let Some(mut slot) = rings.inbox.reserve() else { return false };
-            let read = self.connection.recv(&mut self.scratch[..bytes]);
-            slot.copy_from(0, &self.scratch[..read]);
+            let mut read = 0;
+            // Twice where the connection's buffer wraps.
+            while read < bytes {
+                let place = read as u32;
+                let part = self.connection.recv_with(bytes - read, |part| slot.copy_from(place, part));
+                if part == 0 {
+                    break;
+                }
+                read += part;
+            }
             self.program.saw_end |= is_end;
             let info = MessageInfo { number: self.number, len: read as u32, ..MessageInfo::default() };
             self.number += 1;
@@ -270,13 +274,11 @@ impl<M: Memory> Entry<M> {
             }
             let Some((message, offset)) = &mut self.taken else { break };
             let rest = (message.len() - *offset) as usize;
-            let bytes = rest.min(left).min(self.connection.writable_bytes());
-            let chunk = &mut self.scratch[..bytes];
-            message.copy_to(*offset, chunk);
+            let sent = self.connection.send_with(rest.min(left), |room| message.copy_to(*offset, room));
             // An end that was closed takes none: then the rest is dropped with the message.
-            let sent = self.connection.send(chunk).unwrap_or(rest);
+            let sent = sent.unwrap_or(rest);
             *offset += sent as u32;
-            left -= bytes.max(1);
+            left = left.saturating_sub(sent.max(1));
             if *offset >= message.len() {
                 self.taken = None;
             }
@@ -387,7 +389,6 @@ impl<M: Memory> Entry<M> {
     /// Gives the rings back, and in TIME-WAIT the buffers, too.
     pub fn detach(&mut self) -> Option<Rings<M>> {
         let rings = self.rings.take();
-        self.scratch = Vec::new();
         self.connection.rest();
         rings
     }
