@@ -16,6 +16,7 @@ use common::program::{Program, folder, with_flows};
 use common::users::as_user;
 use punctual::tcp::{Ended, Qos, State, TcpError};
 use punctual::{BitRate, Endsystem, Nanos};
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Signal;
 
 const CABLE: Cable = Cable { number: 0, hosts: [0, 1] };
@@ -184,6 +185,46 @@ fn a_listener_opens_connections_for_a_program() {
         let error = network.within(1, || TcpStream::connect(at(0, 9_000))).err();
         error.is_some_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     });
+    drop(daemon);
+}
+
+/// A connection of the kernel with a local port of the test's choice.
+fn from_port(local: SocketAddr, peer: SocketAddr) -> TcpStream {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    rustix::net::sockopt::set_socket_reuseaddr(&socket, true).expect("an option");
+    rustix::net::bind(&socket, &local).expect("the port is free");
+    rustix::net::connect(&socket, &peer).expect("to connect");
+    TcpStream::from(socket)
+}
+
+/// This host closes first and is in TIME-WAIT; a newer SYN of the same peer begins a new connection (RFC 9293 3.10.7.4, RFC 6191).
+#[test]
+fn a_peer_uses_its_port_again_while_this_host_is_in_time_wait() {
+    let Some(network) = Network::new("tcpw", 2) else { return };
+    network.join(CABLE);
+    let folder = folder("tcpw");
+    let daemon = start(&network, &folder, "");
+    let user = connect_as(USER, &folder);
+    let listener = user.bind_tcp(at(0, 9_000), LOW_DELAY, 4).expect("granted");
+    let peer = at(1, 40_000);
+    let states = || {
+        let connections = user.tcp_connections().expect("a list");
+        connections.iter().filter(|it| it.peer == peer).map(|it| it.state).collect::<Vec<_>>()
+    };
+    for turn in 0..3_u8 {
+        let mut kernel = network.within(1, || from_port(peer, at(0, 9_000)));
+        let mut stream = listener.accept().expect("a connection");
+        assert_eq!((stream.peer_addr(), states()), (peer, vec![State::Established]), "turn {turn}");
+        stream.write_all(&[turn]).expect("written");
+        stream.shutdown(Shutdown::Write).expect("to close");
+        let mut read = Vec::new();
+        kernel.read_to_end(&mut read).expect("the byte and the end");
+        assert_eq!(read, [turn]);
+        drop(kernel);
+        assert_eq!(stream.read(&mut [0]).expect("no error"), 0, "the end");
+        drop(stream);
+        eventually("it is in TIME-WAIT", || states() == [State::TimeWait]);
+    }
     drop(daemon);
 }
 
