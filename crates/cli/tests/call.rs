@@ -83,6 +83,15 @@ fn numbers_that_are_too_large_and_wrong_values_are_refused() {
 }
 
 #[test]
+fn minus_zero_is_an_integer_and_a_real_number() {
+    let reference = reference("1.2", start(echo));
+    for (operation, expected) in [("byte", "0"), ("distance", "-0.0")] {
+        let (code, printed, said) = run(&["call", &reference, operation, "-0", "--idl", IDL]);
+        assert_eq!((code, printed.trim()), (Some(0), expected), "{said}");
+    }
+}
+
+#[test]
 fn arguments_that_a_version_of_giop_cannot_carry_are_named() {
     let (code, _, said) = run(&["call", &reference("1.0", start(echo)), "wide_words", "x", "--idl", IDL]);
     assert_eq!(code, Some(1), "{said}");

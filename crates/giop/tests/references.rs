@@ -213,6 +213,8 @@ fn text_that_is_no_reference_is_refused() {
     }
     assert_eq!(refused("corbaloc::h/%0"), Error::Escape);
     assert_eq!(refused("corbaloc::h/%0x"), Error::Escape);
+    assert_eq!(refused("corbaloc:rir:/%ff"), Error::NameText);
+    assert_eq!(refused("corbaname::h#a%ff"), Error::NameText);
     assert_eq!(refused("corbaloc::h,rir:/k"), Error::Resolve);
     assert_eq!(refused("corbaloc:rir:x/k"), Error::Resolve);
     assert!(matches!(refused("corbaloc:omniunix:/tmp/x/k"), Error::Address(_)));

@@ -44,7 +44,10 @@ fn arguments(words: impl IntoIterator<Item = String>) -> Result<Arguments, Strin
     while let Some(word) = words.next() {
         // `-I DIR` or `-IDIR`.
         let mut value = |option: &str| match word[option.len()..].is_empty() {
-            true => words.next().ok_or(format!("{option} needs a value")),
+            true => {
+                let next = words.next().filter(|value| !value.is_empty());
+                next.ok_or(format!("{option} needs a value"))
+            }
             false => Ok(word[option.len()..].to_owned()),
         };
         match &*word {

@@ -85,6 +85,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::wire::{self, Flow, Segment, bare};
 
     /// RFC 9293 3.1: options of one byte, options of other kinds, and the end of the list, around a timestamp.
     #[test]
@@ -103,6 +104,25 @@ mod tests {
             assert_eq!(options_after(cut), cut, "an option that is cut short");
         }
         assert_eq!(options_after(&[1, 1, 1, 8]), [1, 1, 1, 8], "a kind without a length");
+    }
+
+    /// A packet is complete without the bytes that were cut off: lengths, number and checksums.
+    #[test]
+    fn what_is_cut_off_a_packet_leaves_a_whole_segment() {
+        for ends in [["10.0.0.1:80", "10.0.0.2:5000"], ["[fd00::1]:80", "[fd00::2]:5000"]] {
+            let [local, remote] = ends.map(|end| end.parse().expect("an address"));
+            let segment = Segment { seq: 100, ack: Some(7), ..bare(Flow { local, remote }) };
+            for (cut, rest) in [(0, &b"0123456789"[..]), (4, b"456789"), (10, b""), (99, b"")] {
+                let mut packet = Vec::new();
+                wire::write_with(&segment, b"0123456789", 64, true, &mut packet);
+                cut_front(&mut packet, cut);
+                seal(&mut packet);
+                let seq = 110 - rest.len() as u32;
+                let parsed = wire::parse(&packet).expect("a segment");
+                assert_eq!((parsed.seq, parsed.ack), (seq, Some(7)), "{local}, {cut}");
+                assert_eq!(payload(&packet), (!rest.is_empty()).then_some((seq, rest)), "{local}, {cut}");
+            }
+        }
     }
 
     /// The options of a header after `set_timestamp` with the bytes 1 to 8.

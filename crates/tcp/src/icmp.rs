@@ -166,6 +166,10 @@ mod tests {
         assert_eq!(parse(&error(3, 4, |ip| ip.set_next_header(IpProtocol::Udp))), None);
         let quotes_udp = |ip: &mut Ipv4Packet<&mut [u8]>| ip.payload_mut()[8 + 9] = 17;
         assert_eq!(parse(&error(3, 4, quotes_udp)), None);
+        for first in [0x44, 0x65] {
+            let quotes_other = |ip: &mut Ipv4Packet<&mut [u8]>| ip.payload_mut()[8] = first;
+            assert_eq!(parse(&error(3, 4, quotes_other)), None, "{first:#x} begins no header of IPv4");
+        }
         let mut packet = error(3, 4, |_| ());
         packet[30] ^= 1;
         assert_eq!(parse(&packet), None, "the checksum is wrong");

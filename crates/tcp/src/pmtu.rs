@@ -162,6 +162,9 @@ mod tests {
         assert_eq!(path.current(), 1500);
         assert!(path.device_changed(100));
         assert_eq!(path.current(), 576, "no less than IP requires");
+        assert!(path.device_changed(1400) && path.too_big(1200, NOW));
+        assert!(path.raise(Instant(1_300_000_000_000)));
+        assert_eq!(path.current(), 1400, "what is tried again is the size of the device as it is now");
     }
 
     #[test]

@@ -127,7 +127,6 @@ impl World {
         self.add(0, index.expect("room"), outbox, inbox);
     }
 
-    /// Both ends of two channels begin.
     /// A connection of host 0 to a listener of host 1, open at both.
     fn open(&mut self) {
         self.listen();
@@ -151,6 +150,7 @@ impl World {
         segments
     }
 
+    /// Both ends of two channels begin.
     fn connect_over_channels(&mut self, host: usize) {
         let [a, b] = ends();
         let flow = if host == 0 { Flow { local: a, remote: b } } else { Flow { local: b, remote: a } };
@@ -709,6 +709,36 @@ fn segments_that_wait_together_are_acknowledged_together() {
         let due = world.hosts[1].tcp.due(0, now);
         let last = acknowledgements.last().copied().unwrap_or(0);
         assert!(last == segments || due.is_some_and(|due| due <= now + world.config.ack_delay));
+    }
+}
+
+/// An acknowledgement waits for exactly as many segments as the connection allows, and each segment is counted once at both ends.
+#[test]
+fn an_acknowledgement_waits_for_no_more_segments_than_allowed() {
+    for allowed in [2, 4] {
+        let mut world = World::new(13, 0, 64);
+        (world.config.ack_segments, world.config.is_nodelay) = (allowed, true);
+        world.open();
+        assert!(!world.run(Nanos::from_secs(1), |_| {}, |_| false), "all acknowledgements are there");
+        let counts = |world: &World| {
+            [world.status(0).expect("open").segments_out, world.status(1).expect("open").segments_in]
+        };
+        let before = counts(&world);
+        let segments = world.send_flight(40_000);
+        assert!(segments > allowed);
+        let now = world.now;
+        // What came before needs no acknowledgement, and is not counted from here on.
+        let mut none = Out { packets: Vec::new(), room: 1 };
+        assert_eq!(world.hosts[1].tcp.output(0, 1, now, &mut none).units, 0);
+        let mut waits = Vec::new();
+        for _ in 0..allowed {
+            assert_eq!(world.hosts[1].tcp.input(0, 1, now).units, 1);
+            waits.push(world.hosts[1].tcp.due(0, now).is_none_or(|due| due > now));
+        }
+        let expected: Vec<_> = (1..=allowed).map(|segment| segment < allowed).collect();
+        assert_eq!(waits, expected, "{allowed} allowed");
+        let [sent, came] = [0, 1].map(|end| counts(&world)[end] - before[end]);
+        assert_eq!((sent, came), (segments.into(), allowed.into()));
     }
 }
 

@@ -198,6 +198,17 @@ fn an_abort_ends_time_wait_at_once() {
     assert_eq!(network.segments(0), []);
 }
 
+/// A connection over channels that are gone waits for nothing, and it ended in order: both ends had closed.
+#[test]
+fn a_connection_that_is_lost_in_time_wait_is_over_at_once() {
+    let (mut network, id, _) = waiting(&Config::default());
+    let now = network.now;
+    assert!(!network.at(0, id).is_over(now));
+    network.at(0, id).lost();
+    assert!(network.at(0, id).is_over(now));
+    assert_eq!(network.at(0, id).ended(), Some(Ended::Closed));
+}
+
 /// RFC 9293 3.10.5: what is aborted in SYN-SENT is over at once: its SYN does not leave again.
 #[test]
 fn an_abort_ends_an_attempt_at_once() {

@@ -157,8 +157,10 @@ impl Writer<'_> {
 
     /// An integer in the range of its type.
     fn integer<T: TryFrom<i128> + Encode>(&mut self, value: &Value) -> Result<(), String> {
+        // JSON reads `-0` as a real number.
+        let zero = || value.as_f64().filter(|real| *real == 0.0 && real.is_sign_negative()).map(|_| 0);
         let number = value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from));
-        let number = number.and_then(|number| T::try_from(number).ok());
+        let number = number.or_else(zero).and_then(|number| T::try_from(number).ok());
         self.encode(&number.ok_or_else(|| wrong(value, "an integer in the range of the type"))?)
     }
 

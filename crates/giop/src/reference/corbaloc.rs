@@ -81,7 +81,7 @@ fn resolve(text: &str) -> Result<Corbaloc, Error> {
         Some(("/", name)) => name,
         Some(_) => return Err(Error::Resolve),
     };
-    let name = String::from_utf8(unescape(name)?).map_err(|_| Error::Escape)?;
+    let name = String::from_utf8(unescape(name)?).map_err(|_| Error::NameText)?;
     Ok(Corbaloc::Resolve(if name.is_empty() { "NameService".into() } else { name }))
 }
 

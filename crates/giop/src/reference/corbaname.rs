@@ -112,7 +112,7 @@ impl Corbaname {
         {
             *key = b"NameService".to_vec();
         }
-        let name = String::from_utf8(unescape(name)?).map_err(|_| Error::Escape)?;
+        let name = String::from_utf8(unescape(name)?).map_err(|_| Error::NameText)?;
         let name = if name.is_empty() { None } else { Some(Name::parse(&name)?) };
         Ok(Self { context, name })
     }

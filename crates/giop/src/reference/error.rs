@@ -28,6 +28,9 @@ pub enum Error {
     /// `%` without two hexadecimal digits behind it.
     #[error("behind `%`, two hexadecimal digits are expected")]
     Escape,
+    /// A name that is not UTF-8 once `%` is resolved.
+    #[error("a name in a reference is UTF-8, also where bytes are written with `%`")]
+    NameText,
     /// A name that is none.
     #[error(
         "`{0}` is no name: parts are separated by `/`, each is ID or ID.KIND, and `\\` escapes `/`, `.` and `\\`"

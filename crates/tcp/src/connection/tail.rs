@@ -36,10 +36,9 @@ impl Tail {
         !self.made.is_empty()
     }
 
-    /// Takes the segment that was made, into `packet`.
+    /// Moves the segment that was made into `packet`, which is empty.
     pub(super) fn take_made(&mut self, packet: &mut Vec<u8>) {
-        core::mem::swap(packet, &mut self.made);
-        self.made.clear();
+        packet.append(&mut self.made);
     }
 }
 

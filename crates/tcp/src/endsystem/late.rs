@@ -157,7 +157,26 @@ impl Late {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
+    use punctual_rig::TestMemory;
+
     use super::*;
+    use crate::secrets::Secrets;
+
+    /// What leaves, with the hardware addresses.
+    #[derive(Default)]
+    struct Out(Vec<(Vec<u8>, u64)>);
+
+    impl Segments for Out {
+        fn has_room(&self) -> bool {
+            self.0.len() < 3
+        }
+
+        fn put(&mut self, packet: &[u8], address: u64) {
+            self.0.push((packet.to_vec(), address));
+        }
+    }
 
     fn late() -> Late {
         let mut late = Late::default();
@@ -195,6 +214,26 @@ mod tests {
         late.wake(1);
         late.set_due(1, Some(Instant(50)));
         assert!(!late.has_work(Instant(60)), "it is none of these");
+    }
+
+    /// A call does so many units and no more. A reset is one, and so is a connection for which nothing was to be done.
+    #[test]
+    fn a_call_sends_resets_in_order_and_keeps_to_its_units() {
+        let (mut late, mut out) = (late(), Out::default());
+        let mut tcp = Endsystem::<TestMemory>::new(Secrets::new([1; 16]), 4, 2);
+        let mut call = |late: &mut Late, out: &mut Out, units| {
+            late.call(&mut tcp, (units, Instant(0)), out, |index| index.into())
+        };
+        (1..=5).for_each(|n| late.reset(Reset { packet: [n].to_vec(), address: n.into() }));
+        assert_eq!(call(&mut late, &mut out, 2), (2, Vec::new()));
+        assert_eq!(out.0, [(vec![1], 1), (vec![2], 2)]);
+        assert_eq!(call(&mut late, &mut out, 9), (1, Vec::new()), "there is room for three packets");
+        let mut out = Out::default();
+        assert_eq!(call(&mut late, &mut out, 9), (2, Vec::new()));
+        assert_eq!(out.0, [(vec![4], 4), (vec![5], 5)]);
+        (1..=3).for_each(|index| late.wake(index));
+        assert_eq!(call(&mut late, &mut out, 2), (2, vec![1, 2]));
+        assert_eq!(call(&mut late, &mut out, 2), (1, vec![3]));
     }
 
     #[test]
