@@ -370,6 +370,16 @@ mod tests {
         assert!(scaled(margin) && !scaled(margin + 2));
     }
 
+    /// All costs grow by the margin, those of the units that block others too.
+    #[test]
+    fn the_margin_counts_what_growing_units_block() {
+        let urgent = Flow { deadline: MS(4), ..flow("a", 2_000, 10, &[]) };
+        let long = Flow { unit_cost_max: Nanos::from_micros(1_500), ..flow("b", 4_000, 40, &[]) };
+        // The urgent one takes 2 ms behind a unit of 1.5 ms: 3.5 ms of its 4.
+        let margin = planned(&[urgent, long]).margin_ppm.unwrap();
+        assert!((1_142_850..=1_142_860).contains(&margin), "{margin}");
+    }
+
     /// Costs that fit even at the largest factor have that margin.
     #[test]
     fn the_margin_ends_at_the_largest_factor() {

@@ -78,6 +78,34 @@ fn the_parts_of_an_explanation_add_up_to_the_bound() {
     assert!(explained > 1_000, "{explained}");
 }
 
+/// A channel that does not follow in the order, but has the same rate or level, delays by its messages. It is no blocking.
+#[test]
+fn blocking_is_explained_by_units_of_less_urgent_channels() {
+    let us = Nanos::from_micros;
+    let model = StageModel {
+        blocking: Blocking::LargestUnit { best_effort: us(10) },
+        interference: Interference::default(),
+        utilisation_limit: Ppm(950_000),
+    };
+    let channel = |cost: u64, unit: u64, period_ms: u64| {
+        let (unit_cost_max, period) = (us(unit), Nanos::from_millis(period_ms));
+        let urgency = Urgency::of_period(Class::Guaranteed, period);
+        let (release_latency, early) = (Nanos::ZERO, Nanos::ZERO);
+        Demand { cost: us(cost), unit_cost_max, period, release_latency, early, urgency, soft: None }
+    };
+    for name in ["fixed-priority", "rmdp"] {
+        let mut policy = policy_by_name(name, model).expect("it is one");
+        let newcomer = channel(900, 5, 20);
+        let blocking = |policy: &mut dyn AdmissionPolicy| {
+            policy.explain(&newcomer, LIMIT).map(|parts| (parts.blocking, parts.others))
+        };
+        policy.hold(StageKey(1), &channel(100, 100, 20), us(1_040)).expect("it is alone");
+        assert_eq!(blocking(policy.as_mut()), Some((us(10), us(100))), "{name}: beside a peer");
+        policy.hold(StageKey(2), &channel(20, 20, 40), us(9_000)).expect("it fits");
+        assert_eq!(blocking(policy.as_mut()), Some((us(20), us(100))), "{name}: ahead of another");
+    }
+}
+
 /// Whether all of these can be held, one after the other.
 fn all_fit(policy: &mut dyn AdmissionPolicy, channels: &[(Demand, Nanos)]) -> bool {
     let fits = |(key, (demand, bound)): (usize, &(Demand, Nanos))| {

@@ -166,6 +166,21 @@ fn demoted_messages_push_out_demoted_ones_only() {
     assert!(is_complete(&feed(&mut one, 0, 150, 1)));
 }
 
+/// Guaranteed packets keep their order, demoted ones may come at any time: whichever was begun first, the guaranteed message
+/// that waits for an earlier packet waits in vain.
+#[test]
+fn a_message_that_lost_a_fragment_gives_way_before_a_demoted_one() {
+    let mut reassembly = Reassembly::new(2, SIZE, LONGEST);
+    let demoted = |fragment| Header { demoted: true, ..header_of(0, 150, fragment) };
+    assert_eq!(feed_header(&mut reassembly, &demoted(0)), Outcome::Stored);
+    for message in [1, 2] {
+        assert_eq!(feed(&mut reassembly, message, 150, 0), Outcome::Stored);
+    }
+    assert_eq!(feed(&mut reassembly, 1, 150, 1), Outcome::Stale);
+    assert!(is_complete(&feed_header(&mut reassembly, &demoted(1))));
+    assert!(is_complete(&feed(&mut reassembly, 2, 150, 1)));
+}
+
 #[test]
 fn duplicates_are_distinguished_from_late_ones() {
     let mut reassembly = Reassembly::new(2, SIZE, LONGEST);

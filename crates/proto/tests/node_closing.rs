@@ -1,8 +1,13 @@
 //! Messages that are queued or under way when an end closes still arrive; a stopping host is limited by its
 //! grace.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use punctual_proto::api::{CloseReason, Event, Port, Receipt};
-use punctual_proto::{BitRate, Contract, Delivery, Nanos, Policing, Rate};
+use punctual_proto::ids::LinkId;
+use punctual_proto::wire::Header;
+use punctual_proto::{BitRate, Contract, Delivery, Late, Nanos, Policing, Rate};
 use punctual_rig::{Open, TestOutbox, World, pattern};
 
 const RATE: BitRate = BitRate(40_000_000);
@@ -204,6 +209,34 @@ fn the_source_learns_where_messages_were_lost() {
         let lost_at = lost_at.map(|lost| (open.grant.place(&lost.stage), lost.messages));
         assert_eq!((delivered, late, lost_at), (16, 0, Some((format!("link {place}"), 4))));
     }
+}
+
+/// The last packet comes behind its channel's end, and so late that it is dropped: nothing more is to come.
+#[test]
+fn a_channel_ends_with_a_last_packet_that_is_dropped() {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, Contract { late: Late::Drop, ..contract(50, 2, 2_000) }).unwrap();
+    let held = Rc::new(RefCell::new(Vec::new()));
+    let back = held.clone();
+    world.tap = Some(Box::new(move |node, port, bytes| match (node, port, Header::parse(bytes)) {
+        (0, Port::Data, Ok((header, _))) if header.message == 1 => {
+            Header { slack_ns: -4_000_000_000, ..header }.write(bytes);
+            held.borrow_mut().push(bytes.clone());
+            false
+        }
+        _ => true,
+    }));
+    send(&mut world, &open, 2);
+    world.nodes[0].close(open.source, world.now).unwrap();
+    assert_eq!(read(&mut world, &open, Nanos::from_millis(200)), 1);
+    assert_eq!(world.nodes[1].status(world.now).channels, 1, "one packet is under way");
+    let late = back.borrow_mut().pop().expect("it has left");
+    world.inject(1, LinkId(0), Port::Data, &late);
+    world.run_for(Nanos::from_millis(200));
+    let (reason, tallies) = ended(&world, &open).expect("nothing is under way any more");
+    let delivered_and_late = tallies.map(|(delivered, late, _)| (delivered, late));
+    assert_eq!((reason, delivered_and_late), (CloseReason::Local, Some((1, 0))));
+    assert!(world.nodes.iter().all(|node| node.is_quiet()));
 }
 
 /// A host that has nothing but a flow of best effort must not be stopped as if it had nothing.

@@ -1,6 +1,7 @@
 //! The offer of a refusal is granted on request, on real nodes with other channels: exactly as offered, and
 //! as it is printed. It asks for no more than the refused contract did.
 
+use punctual_analysis::{Activation, RefusalReason};
 use punctual_proto::api::{ChannelRefusal, Event, Grant, OpenRequest, RefuseCause, UserId};
 use punctual_proto::config::{Admission, RunPolicy};
 use punctual_proto::ids::Address;
@@ -110,4 +111,24 @@ fn what_is_offered_is_granted() {
         offered > 100 && deadlines > 50 && rates > 10,
         "{offered} offers, {deadlines} deadlines, {rates} rates"
     );
+}
+
+/// A lower rate of the messages does not make their budget smaller: none is offered, nor said to be possible.
+#[test]
+fn no_rate_is_offered_in_place_of_a_budget_that_is_too_large() {
+    let span = Nanos::from_millis(5);
+    for activation in [
+        Activation::LowLatency { interarrival: span, packets: 5_000 },
+        Activation::Periodic { period: span, packets: 5_000 },
+    ] {
+        let mut world = World::line(2, BitRate(40_000_000));
+        world.run_for(Nanos::from_millis(100));
+        world.nodes[1].listen(name("in")).expect("free");
+        let rate = Rate::per_second(25).expect("a rate");
+        let plain = Contract::new(1_000, rate, 1, Nanos::from_millis(200)).expect("in range");
+        let refusal = ask(&mut world, 1, Contract { activation, ..plain }, false).expect_err("too much");
+        let RefuseCause::Stage { refusal: by, .. } = &refusal.cause else { panic!("{refusal}") };
+        assert!(matches!(by.reason, RefusalReason::Utilisation { .. }), "{refusal}");
+        assert_eq!((by.period_possible, refusal.offer), (None, None), "{activation:?}");
+    }
 }

@@ -107,6 +107,28 @@ fn the_worst_clock_on_the_route_decides_on_drift() {
     }
 }
 
+/// While a message is on its way, its packets' times are measured by one clock after the other. At each host they may be off
+/// by what the worst of them parts from another one meanwhile, even if later clocks are better.
+#[test]
+fn the_worst_clock_before_a_host_counts_in_its_arrival_error() {
+    for worst in 0..4 {
+        let mut network = Network::line(worst as u64, 4, |index, config| {
+            config.clock_tolerance = Ppm(if index == worst { 1_900 } else { 10 });
+        });
+        network.open(0, 3, 50);
+        assert!(network.run_until(5 * SECOND, |n| n.all_in("open")), "worst {worst}");
+        let mut upstream = Nanos::ZERO;
+        for (index, host) in network.hosts.iter().enumerate() {
+            let (_, terms, stages) = host.stages.committed.last().expect("committed");
+            let bounds: Vec<_> = stages.iter().map(|stage| stage.bound).collect();
+            let parted = Ppm(3_800).of(upstream);
+            let error = terms.arrival_error(&bounds) - terms.arrival_error_fixed;
+            assert!(index < worst || error >= parted, "worst {worst}, host {index}: {error} of {parted}");
+            upstream += bounds.into_iter().sum();
+        }
+    }
+}
+
 #[test]
 fn a_refusal_of_any_hop_names_it_and_releases_everything() {
     for hop in 0..5 {
