@@ -7,7 +7,6 @@ use punctual_analysis::{CostParts, Explanation, Nanos, Ppm};
 use super::policies::{Offered, Relaxed};
 use super::{HeldStage, Stages};
 use crate::api::{StageGrant, StageKind};
-use crate::config::path_costs;
 use crate::config::{self, Degraded};
 use crate::ids::LinkId;
 use crate::signalling::LocalChannel;
@@ -32,7 +31,7 @@ impl Stages {
 
     fn cpu_cost_parts(&self, local: &LocalChannel) -> CostParts {
         let (contract, fragment) = (&local.contract, local.fragment_bytes);
-        let costs = path_costs(&self.cpu.costs, local.role);
+        let costs = self.cpu_costs(local);
         let parts = contract
             .service(fragment)
             .map(|service| self.cpu.model.cost_parts_of(contract, &service, fragment, &costs));

@@ -3,7 +3,7 @@
 
 use alloc::boxed::Box;
 
-use punctual_analysis::{Activation, Admission, Demand, Nanos, Service};
+use punctual_analysis::{Activation, Admission, Demand, Nanos, PathCosts, Service};
 
 use super::reserved::{Pooled, Reserved};
 use super::{Stages, counts_early};
@@ -172,8 +172,7 @@ impl Stages {
     /// The demand of a channel for the processor, without a bound yet.
     pub(super) fn stage_of_cpu(&self, local: &LocalChannel, service: Service) -> HeldStage {
         let (contract, fragment) = (&local.contract, local.fragment_bytes);
-        let mut costs = path_costs(&self.cpu.costs, local.role);
-        costs.message += local.handler_time;
+        let costs = self.cpu_costs(local);
         let demand = self.cpu.model.demand_of(contract, &service, fragment, &costs, self.cpu.release_latency);
         let demand = Demand { soft: local.soft.as_deref().copied(), ..demand };
         // Incoming packets may be served one by one, though a quantum would hold all of a message.
@@ -183,6 +182,13 @@ impl Stages {
         let work_max = if wait > Nanos::ZERO { service.period } else { Nanos::MAX };
         let service = (contract.activation != Activation::Deadline).then_some(service);
         HeldStage { demand, wait, bound_max: wait + work_max, bound: Nanos::ZERO, service, planned: None }
+    }
+
+    /// What a channel costs the processor, with what its program has declared for a direct handler.
+    pub(super) fn cpu_costs(&self, local: &LocalChannel) -> PathCosts {
+        let mut costs = path_costs(&self.cpu.costs, local.role);
+        costs.message += local.handler_time;
+        costs
     }
 
     pub(super) fn link_demand(&self, local: &LocalChannel, link: LinkId, early: Nanos) -> Demand {

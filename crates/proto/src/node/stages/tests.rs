@@ -113,3 +113,21 @@ fn terms(role: Role) -> CommitTerms {
         role,
     }
 }
+
+/// What a grant says of its costs adds up, with the time that a direct handler has declared.
+#[test]
+fn the_parts_of_a_cost_add_up_to_it() {
+    for role in [Role::Source, Role::Forwarder, Role::Sink] {
+        for handler_time in [Nanos::ZERO, Nanos::from_micros(70)] {
+            let mut stages = stages_of(&config());
+            let local = LocalChannel { handler_time, ..local_of(1, role, contract(3_000), 1_400) };
+            let local = Arc::new(local);
+            let granted = hold(&mut stages, &local);
+            let parts: Vec<_> = granted.iter().map(|stage| (stage.cost_parts.sum(), stage.cost)).collect();
+            assert!(!parts.is_empty() && parts.iter().all(|(sum, cost)| sum == cost), "{role:?}: {parts:?}");
+            if handler_time > Nanos::ZERO {
+                assert!(parts[0].1 > handler_time, "it is counted");
+            }
+        }
+    }
+}
