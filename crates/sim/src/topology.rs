@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use punctual_analysis::{Activation, Contract, Delivery, Horizon, Late, Nanos, Policing, Rate};
 use punctual_proto::config::{Admission, Pacing, RunPolicy};
 use punctual_proto::ids::Name;
+use punctual_proto::limits::{CLOCK_TOLERANCE_PPM_DEFAULT, CLOCK_TOLERANCE_PPM_MAX};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -45,8 +46,17 @@ pub struct HostSpec {
     pub admission: Option<Admission>,
     /// CPU costs in percent of the defaults.
     pub cpu_cost_percent: Option<u32>,
-    /// Drift of its clock in parts per million, within +-100.
+    /// Drift of its clock in parts per million, within the tolerance.
     pub drift_ppm: Option<i32>,
+    /// Largest drift of its clock either way, in parts per million, 0 to 1,900; 100 if not given.
+    pub clock_tolerance_ppm: Option<u32>,
+}
+
+impl HostSpec {
+    /// Tolerance of its clock.
+    pub(crate) fn tolerance_ppm(&self) -> u32 {
+        self.clock_tolerance_ppm.unwrap_or(CLOCK_TOLERANCE_PPM_DEFAULT)
+    }
 }
 
 /// A link.
@@ -173,8 +183,16 @@ impl Topology {
             if !names.insert(host.name.as_str()) {
                 return Err(wrong(format!("two hosts are called \"{}\"", host.name)));
             }
-            if host.drift_ppm.is_some_and(|ppm| ppm.unsigned_abs() > 100) {
-                return Err(wrong(format!("drift of \"{}\": give -100 to 100 ppm", host.name)));
+            let tolerance = host.tolerance_ppm();
+            if tolerance > CLOCK_TOLERANCE_PPM_MAX {
+                let most = CLOCK_TOLERANCE_PPM_MAX;
+                return Err(wrong(format!("clock tolerance of \"{}\": give 0 to {most} ppm", host.name)));
+            }
+            if host.drift_ppm.is_some_and(|ppm| ppm.unsigned_abs() > tolerance) {
+                return Err(wrong(format!(
+                    "drift of \"{}\": give -{tolerance} to {tolerance} ppm, or a larger clock_tolerance_ppm",
+                    host.name
+                )));
             }
         }
         self.links.iter().try_for_each(|link| check_link(&names, link))?;

@@ -34,7 +34,7 @@ pub(super) fn draw_hosts(
             epoch: Epoch(seed.wrapping_mul(1_000).wrapping_add(n as u64 + 1)),
             fragment_bytes: dice.pick(&[1_400, 1_400, 1_000, 512]),
             fragment_low_latency_bytes: None,
-            clock_tolerance: Ppm(100),
+            clock_tolerance: Ppm(spec.tolerance_ppm()),
             links: Vec::new(),
             cpu,
             directory: Vec::new(),
@@ -45,7 +45,10 @@ pub(super) fn draw_hosts(
         };
         let drift_ppb = match spec.drift_ppm {
             Some(ppm) => i64::from(ppm) * 1_000,
-            None => dice.span(Nanos::ZERO, Nanos(200_000)).0 as i64 - 100_000,
+            None => {
+                let tolerance_ppb = u64::from(spec.tolerance_ppm()) * 1_000;
+                dice.span(Nanos::ZERO, Nanos(2 * tolerance_ppb)).0 as i64 - tolerance_ppb as i64
+            }
         };
         let clock = HostClock::new(dice.between(1, 1 << 40), drift_ppb);
         hosts.push(HostPlan { config, clock, wake_max, slow: false, links: Vec::new() });

@@ -165,6 +165,12 @@ pub struct Times {
 pub struct ScenarioError(pub String);
 
 impl Scenario {
+    /// How much two honest clocks of the network may part at most: rho.
+    pub(crate) fn drift_max(&self) -> Ppm {
+        let tolerances = self.hosts.iter().map(|host| host.config.clock_tolerance.0);
+        Ppm(2 * tolerances.max().unwrap_or(0))
+    }
+
     /// The plan of `seed`.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Which channels a fault touches, and for how long (ADR 0015).
 
-use punctual_analysis::{Nanos, Policing, Ppm};
+use punctual_analysis::{Nanos, Policing};
 use punctual_proto::config::{LinkConfig, link_model};
 
 use super::World;
@@ -144,7 +144,7 @@ impl World {
             host.config.links.iter().find(|link| link.neighbour == pair[1])
         });
         let fixed: Nanos = hops.map(arrival_error).sum();
-        let drift = Ppm(200).of(channel.plan.contract.deadline);
+        let drift = self.scenario.drift_max().of(channel.plan.contract.deadline);
         channel.plan.contract.interval() * 2 + (fixed + drift) * 257 + Nanos::from_millis(1)
     }
 }

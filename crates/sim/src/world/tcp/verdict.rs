@@ -10,8 +10,6 @@ use crate::world::call::TcpCall;
 
 /// Time for the resets of connections that need not end by themselves.
 pub(super) const RESETS: Nanos = Nanos::from_secs(1);
-/// Clocks run slower or faster by this much at most.
-const DRIFT: Ppm = Ppm(200);
 
 impl World {
     /// An end was given back: one that has closed first has waited for 2 MSL (RFC 9293 3.4.2, 3.6.1).
@@ -28,7 +26,7 @@ impl World {
         }
         let wait = talk.plan.config.msl * 2;
         let waited = self.now.since(came);
-        if waited < wait - DRIFT.of(wait) {
+        if waited < wait - self.scenario.drift_max().of(wait) {
             self.violate(&format!(
                 "connection {number}: end {end} has closed first and is given back {waited} after the other's end, 2 MSL are {wait}"
             ));
