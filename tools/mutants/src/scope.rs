@@ -84,7 +84,7 @@ const CHECKERS: &[&str] = &[
     "world/requests.rs",
     "world/reservations.rs",
     "world/revival.rs",
-    "world/rtu/mod.rs",
+    "world/rtu/judge.rs",
     "world/soft.rs",
     "world/tcp/account.rs",
     "world/tcp/promise.rs",
@@ -166,7 +166,8 @@ pub const SCOPES: &[Scope] = &[
         name: "rings",
         sources: &[Sources { folder: "crates/ipc/src/ring", switch: OUTSIDE, only: &[], without: &[] }],
         switch_in: SWITCH_IN,
-        tested: &["punctual-ipc"],
+        // The models compile the rings once more, and try every order of two threads.
+        tested: &["punctual-ipc", "punctual-models"],
         features: &[],
         skipped_tests: &[],
         recordings: &[],
