@@ -166,8 +166,7 @@ pub const SCOPES: &[Scope] = &[
         name: "rings",
         sources: &[Sources { folder: "crates/ipc/src/ring", switch: OUTSIDE, only: &[], without: &[] }],
         switch_in: SWITCH_IN,
-        // The models compile the rings once more, and try every order of two threads.
-        tested: &["punctual-ipc", "punctual-models"],
+        tested: &["punctual-ipc"],
         features: &[],
         skipped_tests: &[],
         recordings: &[],
