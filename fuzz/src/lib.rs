@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`targets`] | one function for each parser and state machine, with what honest encoders make for it |
 //! | [`driver`], [`mutate`] | the short run of the tests: a corpus and mutations of it, the same on every machine |
-//! | [`net`], [`insider`] | hosts to act on, and an attacker who has the domain's key |
+//! | [`net`], [`fault`], [`insider`] | hosts to act on, faults of their links, and an attacker who has the domain's key |
 //! | [`seeds`] | texts to start from, and the words of their languages |
 //! | [`ring`] | the rings of `ipc`: its sources, over memory ([`shm`]) and wake-ups ([`wake`]) that cost no system call |
 //!
@@ -13,6 +13,7 @@
 //! libFuzzer and then minimised, and every input that ever caused a failure.
 
 pub mod driver;
+pub mod fault;
 pub mod input;
 pub mod insider;
 pub mod mutate;

@@ -1,7 +1,7 @@
 //! Hosts in a line, joined by perfect links: the objects of a fuzzer's operations.
 //!
 //! They have one common clock, processors without cost, and the same propagation everywhere. Packets can be
-//! lost, repeated, changed and made up; the latest ones are stored for that.
+//! lost or late, in one direction or in all, repeated, changed and made up; the latest ones are stored for that.
 
 use std::cell::{Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
@@ -14,6 +14,8 @@ use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Instant, Nanos};
 use punctual_sim::memory::{FramePool, SimFrame};
+
+use crate::fault::{Direction, Fault};
 
 use punctual_rig::line_config;
 pub use punctual_rig::name;
@@ -55,8 +57,10 @@ pub struct Net<M: Memory<Frame = SimFrame>> {
     flying: BTreeMap<(Instant, u64), Packet>,
     sequence: u64,
     recent: VecDeque<Packet>,
-    /// The number of next data packets that are lost.
-    pub lose: u32,
+    /// What happens to packets from now on.
+    pub fault: Fault,
+    /// Packets that were lost or late, by the direction in which they were sent.
+    pub worse: BTreeMap<Direction, u32>,
     /// Every packet, if requested.
     pub journal: Option<Vec<Packet>>,
     out: Box<[u8]>,
@@ -91,7 +95,8 @@ impl<M: Memory<Frame = SimFrame>> Net<M> {
             flying: BTreeMap::new(),
             sequence: 0,
             recent: VecDeque::new(),
-            lose: 0,
+            fault: Fault::NONE,
+            worse: BTreeMap::new(),
             journal: None,
             out: vec![0; FRAME_BYTES].into(),
             steps: 0,
@@ -188,8 +193,8 @@ impl<M: Memory<Frame = SimFrame>> Net<M> {
         }
     }
 
-    fn carry(&mut self, node: usize, link: LinkId, port: Port, len: usize) {
-        let (node, link) = self.peer(node, link);
+    fn carry(&mut self, from: usize, out: LinkId, port: Port, len: usize) {
+        let (node, link) = self.peer(from, out);
         let packet = Packet { node, link, port, bytes: self.out[..len].to_vec() };
         if let Some(journal) = &mut self.journal {
             journal.push(packet.clone());
@@ -198,12 +203,13 @@ impl<M: Memory<Frame = SimFrame>> Net<M> {
             self.recent.pop_front();
         }
         self.recent.push_back(packet.clone());
-        if port == Port::Data && self.lose > 0 {
-            self.lose -= 1;
-            return;
+        let late = self.fault.pass((from, out), port);
+        if late != Some(Nanos::ZERO) {
+            *self.worse.entry((from, out)).or_default() += 1;
         }
+        let Some(late) = late else { return };
         self.sequence += 1;
-        self.flying.insert((self.now + PROPAGATION, self.sequence), packet);
+        self.flying.insert((self.now + PROPAGATION + late, self.sequence), packet);
     }
 
     /// Advances the clock.

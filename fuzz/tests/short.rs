@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use punctual_fuzz::driver::{corpus, corpus_folder, inputs, run};
+use punctual_fuzz::fault::DIRECTIONS;
 use punctual_fuzz::{TARGETS, insider, target, targets};
 use punctual_ipc::api::{Call, FromDaemon};
 use punctual_proto::api::DropCounters;
@@ -94,4 +95,18 @@ fn the_insiders_packets_are_those_of_honest_nodes() {
         }
     }
     assert!(read > 20, "{read} packets of RTCOP in a channel's life");
+}
+
+/// Of the sequences from which mutations are made, some have faults of one direction of a link, of each one.
+#[test]
+fn links_fail_in_one_direction_only() {
+    let one_way: Vec<BTreeSet<_>> = targets::node::seeds()
+        .iter()
+        .flat_map(|bytes| targets::node::directions(bytes))
+        .filter(|worse| worse.len() == 1)
+        .collect();
+    for direction in DIRECTIONS {
+        let count = one_way.iter().filter(|worse| worse.contains(&direction)).count();
+        assert!(count >= 3, "{direction:?} fails alone {count} times");
+    }
 }

@@ -255,6 +255,29 @@ fn every_limit_is_crossed_by_a_run() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// `make branches` measures the runs that go to limits, too: a limit that a run crosses is a branch that it decides.
+#[test]
+fn the_runs_that_cross_limits_are_those_whose_branches_are_measured() {
+    let list = read(&here().join("../../scripts/branches.list"));
+    let is_measured = |what: &str, filter: &str| {
+        list.lines().any(|line| {
+            let words: Vec<&str> = line.split('|').map(str::trim).collect();
+            words.get(1..) == Some(&["punctual-proto", what, filter])
+        })
+    };
+    for crossed in CROSSED.iter().map(|crossed| crossed()) {
+        let (file, _) = crossed.run;
+        let there = match file.strip_prefix("tests/").map(|file| file.trim_end_matches(".rs").split_once('/'))
+        {
+            Some(Some((folder, module))) => is_measured(&format!("--test {folder}"), &format!("{module}::")),
+            Some(None) => is_measured(&format!("--test {}", &file[6..file.len() - 3]), ""),
+            // Tests beside the code; one limit is crossed in another crate.
+            None => file.starts_with("../host/") || is_measured("--lib", ""),
+        };
+        assert!(there, "{}: {file} is not in scripts/branches.list", crossed.name);
+    }
+}
+
 #[test]
 fn what_a_run_does_not_do_is_not_found_in_it() {
     let source = "const LONG: u32 = LIMIT + 1;\n\nuse x::OTHER;\n\nfn helps() {\n    f(LONG); // NOT\n}\n\n#[test]\nfn runs() {\n    \

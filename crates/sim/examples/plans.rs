@@ -1,12 +1,13 @@
 //! Runs drawn plans of one class on one thread: `plans mixed 0..20`; `faults`: of any class, with faults of
-//! all kinds. For `scripts/branches`, which reports the branches that such plans decide.
+//! all kinds; `handlers`, `tcp`: of any class, with programs' handlers, and with TCP connections, too. For `scripts/branches`, which reports the branches that such plans decide.
 
 use std::ops::{ControlFlow, Range};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
+use punctual_analysis::Nanos;
 use punctual_sim::batch::run_each;
-use punctual_sim::{Class, FaultKinds, Options, SizeChoice};
+use punctual_sim::{Class, FaultKinds, Options, SizeChoice, Traffic};
 
 fn seeds(text: &str) -> Option<Range<u64>> {
     let (first, end) = text.split_once("..")?;
@@ -24,6 +25,13 @@ fn options(class: &str) -> Option<Options> {
         "lent" => of(Class::Lent),
         "soft" => of(Class::Soft),
         "faults" => Some(small.with_faults(FaultKinds::ALL)),
+        "handlers" => Some(Options { handlers: true, ..small }),
+        "tcp" => Some(Options {
+            tcp: true,
+            handlers: true,
+            traffic: Traffic::For(Nanos::from_millis(300)),
+            ..small
+        }),
         _ => None,
     }
 }
@@ -36,7 +44,7 @@ fn main() -> ExitCode {
     };
     let Some((options, seeds)) = options(class).zip(seeds(range)) else {
         eprintln!(
-            "no class {class}, or no seeds {range}: mixed, tight, crowded, lent, soft, faults; FIRST..END"
+            "no class {class}, or no seeds {range}: mixed, tight, crowded, lent, soft, faults, handlers, tcp; FIRST..END"
         );
         return ExitCode::from(2);
     };

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use punctual_analysis::Instant;
 use punctual_proto::api::{FilterChange, PathFilter};
-use punctual_proto::ids::{LinkId, PathId};
+use punctual_proto::ids::{Cookie, LinkId, PathId};
 use punctual_proto::wire::{Header, Kind};
 
 /// Number of a path's packets in buffers of a host.
@@ -59,6 +59,37 @@ impl Filters {
         }
     }
 
+    /// Compares the filters, after `changes` that the drivers have not made yet, with the channels that a node
+    /// has; describes each difference. A filter without a channel stays for as long as the host runs.
+    pub fn compare(
+        &self,
+        changes: impl Iterator<Item = (LinkId, FilterChange)>,
+        channels: impl Iterator<Item = (LinkId, PathId, Cookie)>,
+    ) -> Vec<String> {
+        let set = self.gauges.iter().map(|((link, path), gauge)| ((*link, *path), gauge.filter.cookie));
+        let mut set: BTreeMap<(u16, PathId), Cookie> = set.collect();
+        for (link, change) in changes {
+            match change {
+                FilterChange::Set(filter) => drop(set.insert((link.0, filter.path), filter.cookie)),
+                FilterChange::Clear(path) => drop(set.remove(&(link.0, path))),
+                FilterChange::Neighbour(_) => {}
+            }
+        }
+        let mut wrong = Vec::new();
+        for (link, path, cookie) in channels {
+            match set.remove(&(link.0, path)) {
+                Some(known) if known == cookie => {}
+                Some(_) => wrong.push(format!("a filter of link {} has another cookie than {path}", link.0)),
+                None => wrong.push(format!("{path} has no filter at link {}", link.0)),
+            }
+        }
+        wrong
+            .extend(set.keys().map(|(link, path)| {
+                format!("a filter of link {link} is for {path}, which it does not have")
+            }));
+        wrong
+    }
+
     /// Classifies a packet that arrives at `now`: returns the counter of its path's buffers, and the reason
     /// for which a driver would have dropped it.
     pub fn classify(
@@ -102,7 +133,7 @@ impl Gauge {
 #[cfg(test)]
 mod tests {
     use punctual_analysis::Nanos;
-    use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, NodeId};
+    use punctual_proto::ids::{ChannelNumber, Epoch, NodeId};
     use punctual_proto::limits::HEADER_BYTES;
     use punctual_proto::wire::{Age, ClockError};
 
@@ -205,6 +236,37 @@ mod tests {
         let mut forgotten = driver(100, filter(None));
         forgotten.forget();
         assert_eq!(judged(&mut forgotten, &header(), 5), (false, None));
+    }
+
+    /// Each filter belongs to a channel and each channel has one, also while the driver is still to be told.
+    #[test]
+    fn filters_that_nobody_holds_and_channels_without_one_are_found() {
+        let filters = driver(100, filter(None));
+        let (there, other) = ((LINK, PATH, Cookie(7)), PathId { channel: ChannelNumber(9), ..PATH });
+        let set = |path| (LINK, FilterChange::Set(PathFilter { path, ..filter(None) }));
+        let clear = (LINK, FilterChange::Clear(PATH));
+        let found = |changes: &[_], channels: &[_]| {
+            filters.compare(changes.iter().copied(), channels.iter().copied()).len()
+        };
+        let honest: [(&[_], &[_]); 4] = [
+            (&[], &[there]),
+            (&[clear], &[]),
+            (&[set(other)], &[there, (LINK, other, Cookie(7))]),
+            (&[clear, set(PATH)], &[there]),
+        ];
+        honest.into_iter().for_each(|(changes, channels)| assert_eq!(found(changes, channels), 0));
+        let wrong: [(&[_], &[_], usize); 6] = [
+            (&[], &[], 1),
+            (&[clear], &[there], 1),
+            (&[set(other)], &[there], 1),
+            (&[], &[there, (LINK, other, Cookie(7))], 1),
+            (&[], &[(LINK, PATH, Cookie(8))], 1),
+            // At another link there is one too few, here one too many.
+            (&[], &[(LinkId(0), PATH, Cookie(7))], 2),
+        ];
+        for (changes, channels, count) in wrong {
+            assert_eq!(found(changes, channels), count, "{changes:?} {channels:?}");
+        }
     }
 
     #[test]

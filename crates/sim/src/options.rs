@@ -175,6 +175,8 @@ pub struct Sabotage {
     pub softness_denied: bool,
     /// Nodes count one more of every object than exists, and one more of the frames that they were given.
     pub accounts_off: bool,
+    /// Drivers keep the filters of channels that are over.
+    pub filters_kept: bool,
     /// Each node reports one more waiting operation than there is.
     pub waiting_off: bool,
     /// Violations by hosts of another version.
@@ -211,6 +213,7 @@ impl Default for Sabotage {
             listings_denied: false,
             softness_denied: false,
             accounts_off: false,
+            filters_kept: false,
             waiting_off: false,
             versions: Versions::Honest,
             effort_percent: 100,

@@ -2,8 +2,8 @@
 
 use punctual_analysis::{Nanos, Ppm};
 use punctual_sim::{
-    FaultChoice, Faults, Options, Outcome, Report, Sabotage, Scenario, SizeChoice, Topology, Traffic, run,
-    run_many,
+    FaultChoice, Faults, Options, Outcome, Report, Sabotage, Scenario, SizeChoice, Topology, Traffic,
+    Violation, run, run_many,
 };
 
 const BUSY: &str = include_str!("busy.toml");
@@ -126,6 +126,13 @@ fn counts_without_a_holder_are_caught() {
     let reported = |words: &str| outcome.violations.iter().any(|violation| violation.what.contains(words));
     assert!(reported("counts 1 paths, 0 are held"), "{outcome:?}");
     assert!(outcome.violations_total > 10, "{outcome:?}");
+}
+
+#[test]
+fn filters_without_a_channel_are_caught() {
+    let outcome = sabotaged(Sabotage { filters_kept: true, ..Sabotage::default() });
+    let reported = |violation: &&Violation| violation.what.contains("which it does not have");
+    assert!(outcome.violations.iter().filter(reported).count() > 3, "{outcome:?}");
 }
 
 #[test]

@@ -8,9 +8,12 @@
 mod operation;
 mod world;
 
+use std::collections::BTreeSet;
+
 use punctual_proto::Nanos;
 use punctual_proto::api::Port;
 
+use crate::fault::{DIRECTIONS, Direction};
 use crate::input::Input;
 use crate::net::Packet;
 pub use operation::{Change, Operation, Wish};
@@ -52,6 +55,36 @@ fn life(wish: Wish) -> Vec<Operation> {
     operations
 }
 
+/// A channel is opened, used and closed, and another one is asked for, while one direction of a link loses or
+/// delays signalling and data; then all is well again.
+fn failing(way: u8, kind: u8) -> Vec<Operation> {
+    let mut operations = life(Wish::default());
+    operations.insert(2, Operation::Lose(0x80 | (way + 1) << 4 | kind));
+    operations.insert(5, Operation::Open(Wish { from: 2, to: 0, ..Wish::default() }));
+    operations.push(Operation::Lose(0));
+    operations.extend(life(Wish { from: 1, to: 0, ..Wish::default() }));
+    operations
+}
+
+/// Which directions of links have lost or delayed packets in a sequence of operations: of each fault in turn.
+pub fn directions(data: &[u8]) -> Vec<BTreeSet<Direction>> {
+    let (mut world, mut input) = (World::new(), Input::new(data));
+    let mut found = Vec::new();
+    let mut take = |world: &mut World| {
+        let worse = std::mem::take(&mut world.net.worse);
+        found.extend(Some(worse.into_keys().collect()).filter(|worse: &BTreeSet<_>| !worse.is_empty()));
+    };
+    while let Some(operation) = Operation::read(&mut input) {
+        if matches!(operation, Operation::Lose(_)) {
+            take(&mut world);
+        }
+        world.apply(operation);
+    }
+    take(&mut world);
+    world.finish();
+    found
+}
+
 /// Complete channels, alone and with all other kinds of traffic in between.
 pub fn seeds() -> Vec<Vec<u8>> {
     let second = Operation::Run(Nanos::from_millis(1_000));
@@ -88,6 +121,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     ] {
         scripts.push(disturb(operation));
     }
+    scripts.extend((0..DIRECTIONS.len() as u8).flat_map(|way| [3, 14, 15].map(|kind| failing(way, kind))));
     let many = (0..6).map(|number| Operation::Open(wish(number % 3, (number + 1) % 3, number)));
     let many = many.chain([second.clone()]);
     let used = (0..12).flat_map(|number| {

@@ -84,7 +84,7 @@ const CHECKERS: &[&str] = &[
     "world/requests.rs",
     "world/reservations.rs",
     "world/revival.rs",
-    "world/rtu/mod.rs",
+    "world/rtu/judge.rs",
     "world/soft.rs",
     "world/tcp/account.rs",
     "world/tcp/promise.rs",

@@ -141,9 +141,8 @@ impl CountersReader {
     pub fn read(&self, waits: bool) -> Option<Counted> {
         let mut words = [0; 1 + WORDS];
         let wanted = 1 + if self.has_latencies { WORDS } else { COUNTERS };
-        let attempts_max = if waits { LOOKS_MAX } else { 1 };
         let is_whole = sequence::read(&self.daemon, RECORD, &mut words[..wanted], |attempts| {
-            let again = attempts < attempts_max && !self.is_closed();
+            let again = waits && attempts < LOOKS_MAX && !self.is_closed();
             if again {
                 pause(attempts);
             }

@@ -37,8 +37,6 @@ pub(super) const OWN_BYTES_PER_SLOT: u64 = 2 * size_of::<u32>() as u64;
 pub(super) const TURN_BYTES: u64 = size_of::<Turn>() as u64;
 /// Slots that the application has freed which one call takes back.
 const COLLECTED_AT_ONCE: u64 = 64;
-/// Messages that waited for their turns which one call shows.
-const SHOWN_AT_ONCE: u32 = 32;
 /// Makes a ring: the daemon's end, and the handles with which the application attaches. `alarm` rings if the
 /// application breaks the ring; `ring_path` selects what rings the application's bell.
 ///
@@ -150,6 +148,11 @@ impl InboxWriter {
         }
         wake::arm(Own(&self.shared.region).ticket());
         taken()
+    }
+
+    /// Whether a message waits for its turn.
+    fn has_turns(&self) -> bool {
+        self.turns.as_ref().is_some_and(|turns| !turns.is_empty())
     }
 
     /// Number of messages that the application reports as taken; 0 before its file was accepted.
@@ -283,14 +286,13 @@ impl Inbox for InboxWriter {
     }
 
     fn resume(&mut self) -> bool {
-        // Each check arms a ring for the next taking. An application that takes at once causes no ring.
-        for _ in 0..SHOWN_AT_ONCE {
-            if self.turns.as_ref().is_none_or(VecDeque::is_empty) || !self.is_taken() {
-                return false;
-            }
-            self.show_one();
+        // The check arms a ring for the next taking, which is wanted only while a message waits.
+        if !self.has_turns() || !self.is_taken() {
+            return false;
         }
-        self.turns.as_ref().is_some_and(|turns| !turns.is_empty())
+        self.show_one();
+        // The application may have taken it already: the next call checks that, and arms a ring if not.
+        self.has_turns()
     }
 
     fn show_one(&mut self) -> bool {

@@ -272,12 +272,13 @@ fn an_alternating_ring_shows_one_message_after_the_other() {
     let mut next = |inbox: &mut InboxWriter| {
         let shown = reader.take(|_, info| info.number);
         assert!(reader.take(|_, _| ()).is_none(), "one at a time");
+        // Whether to call again: one more waits behind the one that is shown.
+        let more = inbox.resume();
         assert!(!inbox.resume(), "its turn is a message");
-        shown
+        (shown, more)
     };
-    assert_eq!([next(&mut inbox), next(&mut inbox)], [Some(0), Some(1)]);
-    assert!(!inbox.resume(), "its turn is a message");
-    assert_eq!([next(&mut inbox), next(&mut inbox)], [Some(2), None]);
+    assert_eq!([next(&mut inbox), next(&mut inbox)], [(Some(0), true), (Some(1), false)]);
+    assert_eq!([next(&mut inbox), next(&mut inbox)], [(Some(2), false), (None, false)]);
     assert!((3..6).all(|number| deliver(&mut inbox, number, b"one")));
     drop(inbox);
     let left: Vec<_> = std::iter::from_fn(|| reader.take(|_, info| info.number)).collect();

@@ -5,6 +5,7 @@ use punctual_proto::api::{CloseReason, DroppedPackets, Event, OpenRequest, Passe
 use punctual_proto::ids::ChannelId;
 
 use crate::network::{MILLI, Network, SECOND};
+use crate::one_way::OneWay;
 
 const RECEIPT: Receipt = Receipt {
     delivered: 7,
@@ -66,12 +67,19 @@ fn a_source_that_closes_gets_the_count_of_its_sink() {
 
 #[test]
 fn the_word_comes_through_loss_doubling_and_reordering() {
-    for seed in 0..40 {
+    // Both directions lose, then one of each link, then one is late.
+    let worse = [None, Some(OneWay::Loses(40)), Some(OneWay::IsLate(60 * MILLI))];
+    for seed in 0..120 {
         let (mut network, source, _) = open(seed, 3);
-        (network.loss_percent, network.double_percent, network.reorder_percent) = (20, 20, 20);
+        (network.double_percent, network.reorder_percent) = (20, 20);
+        match worse[seed as usize / 40] {
+            None => network.loss_percent = 20,
+            Some(worse) => network.worsen_one_way(worse),
+        }
         network.close(0, source);
         network.at(0, |s, now, stages| s.drained(source, now, stages));
         network.run(20 * SECOND);
+        assert_eq!(network.was_worse_one_way(), seed >= 40, "seed {seed}");
         assert_eq!(end(&network, 0), Some((CloseReason::Local, Some(RECEIPT))), "seed {seed}");
         assert_eq!(network.count(0, |e| matches!(e, Event::Closed { .. })), 1, "seed {seed}");
     }
@@ -112,6 +120,21 @@ fn a_source_waits_no_longer_than_five_seconds_beyond_d_for_the_report() {
     assert_eq!(end(&network, 0), Some((CloseReason::PathLost, None)));
 }
 
+/// The source, or the sink, of a channel over three links closes it for a reason; the other end gets its counterpart.
+fn assert_told(seed: u64, at_source: bool, (here, there): (CloseReason, CloseReason), worse: Option<OneWay>) {
+    let (mut network, source, sink) = open(seed, 3);
+    worse.into_iter().for_each(|worse| network.worsen_one_way(worse));
+    let (index, channel) = if at_source { (0, source) } else { (3, sink) };
+    network.close_for(index, channel, here);
+    // What is lost is sent again, which takes longer.
+    network.run(if worse.is_some() { 20 * SECOND } else { 2 * SECOND });
+    assert_eq!(network.was_worse_one_way(), worse.is_some(), "seed {seed}");
+    let (to_source, to_sink) = if at_source { (here, there) } else { (there, here) };
+    let case = format!("seed {seed}: {here:?} at host {index}, {worse:?}");
+    assert_eq!(end(&network, 0), Some((to_source, Some(RECEIPT))), "{case}");
+    assert_eq!(end(&network, 3), Some((to_sink, None)), "{case}");
+}
+
 #[test]
 fn each_end_gets_the_reason_of_the_other_end() {
     let reasons = [
@@ -119,18 +142,14 @@ fn each_end_gets_the_reason_of_the_other_end() {
         (CloseReason::Vanished, CloseReason::PeerVanished),
         (CloseReason::Stopped, CloseReason::PeerStopped),
     ];
-    for (here, there) in reasons {
-        let (mut network, source, _) = open(1, 3);
-        network.close_for(0, source, here);
-        network.run(2 * SECOND);
-        assert_eq!(end(&network, 3), Some((there, None)), "{here:?} at the source");
-        assert_eq!(end(&network, 0), Some((here, Some(RECEIPT))));
-
-        let (mut network, _, sink) = open(2, 3);
-        network.close_for(3, sink, here);
-        network.run(2 * SECOND);
-        assert_eq!(end(&network, 0), Some((there, Some(RECEIPT))), "{here:?} at the sink");
-        assert_eq!(end(&network, 3), Some((here, None)));
+    for reasons in reasons {
+        for at_source in [true, false] {
+            assert_told(1, at_source, reasons, None);
+            for seed in 0..6 {
+                assert_told(seed, at_source, reasons, Some(OneWay::Loses(40)));
+                assert_told(seed, at_source, reasons, Some(OneWay::IsLate(60 * MILLI)));
+            }
+        }
     }
 }
 
@@ -263,6 +282,7 @@ fn a_crash_at_any_step_of_an_end_frees_everything_within_a_lease() {
         network.at(0, |s, now, stages| s.drained(source, now, stages));
         network
     };
+    let mut worse_one_way = 0;
     for dead in 0..=HOPS {
         for steps in 0..60 {
             let seed = (dead * 100 + steps) as u64;
@@ -275,7 +295,12 @@ fn a_crash_at_any_step_of_an_end_frees_everything_within_a_lease() {
                 }
             }
             network.crash(dead);
+            // Every third is as before; in the others one direction of the links that are left fails, too.
+            if steps % 3 > 0 {
+                network.worsen_one_way(OneWay::of(steps as u64 / 3));
+            }
             network.run(30 * SECOND);
+            worse_one_way += usize::from(network.was_worse_one_way());
             assert!(network.nothing_held(), "seed {seed}: host {dead} died after {steps} steps");
             assert!(dead == 0 || end(&network, 0).is_some(), "seed {seed}: host {dead} after {steps}");
             let left: Vec<_> =
@@ -283,12 +308,15 @@ fn a_crash_at_any_step_of_an_end_frees_everything_within_a_lease() {
             assert!(left.is_empty(), "seed {seed}: {left:?}");
         }
     }
+    // Nothing is lost where what is cut comes from the host that has crashed.
+    assert!((140..=160).contains(&worse_one_way), "{worse_one_way}");
 }
 
 /// DESTROY is lost, and reports of the end: for some seconds no packet passes in one direction of a link.
 /// Either the neighbour counts as down, or the end continues where it was.
 #[test]
 fn an_end_of_which_a_part_is_lost_frees_everything() {
+    let mut lost_one_way = 0;
     for seed in 0..60 {
         const HOPS: usize = 3;
         let (mut network, source, _) = open_within(seed, HOPS, HOUR_MS);
@@ -302,7 +330,9 @@ fn an_end_of_which_a_part_is_lost_frees_everything() {
             network.run(silent / 8);
             (1..=HOPS).for_each(|host| pass_all(&mut network, host));
         }
-        network.lossy.clear();
+        assert!(network.worse.keys().all(|lost| *lost == way), "seed {seed}: {:?}", network.worse);
+        lost_one_way += usize::from(network.was_worse_one_way());
+        network.mend();
         for _ in 0..30 {
             network.run(SECOND);
             (1..=HOPS).for_each(|host| pass_all(&mut network, host));
@@ -310,6 +340,7 @@ fn an_end_of_which_a_part_is_lost_frees_everything() {
         assert!(network.nothing_held() && end(&network, 0).is_some(), "seed {seed}");
         assert!((0..=HOPS).all(|host| network.states(host).is_empty()), "seed {seed}");
     }
+    assert!(lost_one_way > 50, "{lost_one_way}");
 }
 
 /// Where it is unknown whether all has passed, D is the limit, and the quota is held as long as any host of

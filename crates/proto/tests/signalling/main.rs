@@ -8,6 +8,7 @@ mod limits;
 mod link_events;
 mod network;
 mod offer_probes;
+mod one_way;
 mod order;
 mod properties;
 mod seals;

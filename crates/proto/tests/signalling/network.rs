@@ -212,7 +212,7 @@ pub struct Host {
     pub clock_offset: u64,
     pub clock_ppm: i64,
     /// By link: the neighbour's index and its link back.
-    links: Vec<(usize, LinkId)>,
+    pub links: Vec<(usize, LinkId)>,
 }
 
 impl Host {
@@ -245,6 +245,10 @@ pub struct Network {
     pub loss_percent: u64,
     /// Additional loss from one host to another: each direction of a link may fail separately.
     pub lossy: BTreeMap<(usize, usize), u64>,
+    /// Additional delay from one host to another.
+    pub late: BTreeMap<(usize, usize), u64>,
+    /// Packets that were lost, or late by [`Self::late`], from one host to another.
+    pub worse: BTreeMap<(usize, usize), u64>,
     pub double_percent: u64,
     pub reorder_percent: u64,
     /// Additional delay of all packets.
@@ -328,6 +332,8 @@ impl Network {
             hosts,
             loss_percent: 0,
             lossy: BTreeMap::new(),
+            late: BTreeMap::new(),
+            worse: BTreeMap::new(),
             double_percent: 0,
             reorder_percent: 0,
             lag: 0,
@@ -558,10 +564,16 @@ impl Network {
         }
         let copies = 1 + u64::from(self.random.below(100) < self.double_percent);
         for _ in 0..copies {
-            if self.random.below(100) < self.loss_percent || self.is_lost_on(from, flying.to) {
+            let late = self.late.get(&(from, flying.to)).copied().unwrap_or(0);
+            let lost = self.random.below(100) < self.loss_percent || self.is_lost_on(from, flying.to);
+            if lost || late > 0 {
+                *self.worse.entry((from, flying.to)).or_default() += 1;
+            }
+            if lost {
                 continue;
             }
-            let mut delay = self.lag + PROPAGATION_MIN + self.random.below(PROPAGATION_MAX - PROPAGATION_MIN);
+            let mut delay =
+                self.lag + late + PROPAGATION_MIN + self.random.below(PROPAGATION_MAX - PROPAGATION_MIN);
             if self.random.below(100) < self.reorder_percent {
                 delay += self.random.below(30 * MILLI);
             }

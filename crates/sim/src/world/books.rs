@@ -1,6 +1,6 @@
-//! Leak checks: each count that a node keeps, against the sum over the objects that are counted, and the
-//! frames that a node was given, against those that it reports to hold. A part that is counted without an
-//! object is leaked.
+//! Leak checks: each count that a node keeps, against the sum over the objects that are counted, the frames
+//! that a node was given, against those that it reports to hold, and the filters that its drivers have, against
+//! its channels. A part that is counted without an object is leaked.
 
 use punctual_proto::api::Account;
 use punctual_proto::ids::LinkId;
@@ -14,6 +14,7 @@ impl World {
             if self.hosts[host].is_up {
                 self.check_accounts(host);
                 self.check_frames(host);
+                self.check_filters(host);
             }
         }
     }
@@ -39,5 +40,11 @@ impl World {
                 self.violate(&format!("host {host} has {taken} frames of link {link}, it knows of {held}"));
             }
         }
+    }
+    /// Checks that the drivers of a host have a filter for each channel that comes in, and no other.
+    fn check_filters(&mut self, host: usize) {
+        let member = &self.hosts[host];
+        let wrong = member.filters.compare(member.node.filter_changes(), member.node.filtered());
+        wrong.into_iter().for_each(|wrong| self.violate(&format!("host {host}: {wrong}")));
     }
 }

@@ -28,6 +28,7 @@ mod soft;
 mod step;
 mod tcp;
 mod touch;
+mod upgrades;
 mod versions;
 mod weight;
 mod wire;

@@ -247,3 +247,37 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use punctual_proto::ids::NodeId;
+
+    use super::*;
+    use crate::options::Options;
+    use crate::scenario::Scenario;
+
+    /// The server may not even hear of the request: then no attempt of it says that there is no connection.
+    #[test]
+    fn a_connection_whose_request_fails_is_excused() {
+        let options = Options { tcp: true, ..Options::default() };
+        let draw = |seed| {
+            let scenario = Scenario::draw(seed, &options).expect("drawn");
+            let mut plans = scenario.tcp.connections.iter();
+            let number = plans.position(|plan| plan.path.is_some() && !plan.is_left_out)?;
+            Some((seed, scenario, number))
+        };
+        let (seed, scenario, number) = (0..50).find_map(draw).expect("some have reserved paths");
+        let asker = scenario.tcp.connections[number].hosts[0];
+        let mut world = World::new(seed, scenario, &options).expect("a world");
+        world.request_path(number);
+        let request = world.scenario.requests.len() - 1;
+        world.do_request(asker, request, Instant(1)).expect("it can be asked");
+        let (&(host, token), _) = world.requests.tokens.iter().next().expect("a token");
+        assert_eq!((host, world.excuse_of(number)), (asker, None));
+        let cause = RefuseCause::Unreachable(NodeId(1));
+        let refusal =
+            ChannelRefusal { node: NodeId(1), cause, offer: None, stages: Vec::new(), hosts: Vec::new() };
+        world.request_failed(asker, token, &refusal);
+        assert_eq!(world.excuse_of(number), Some("its request failed"));
+    }
+}

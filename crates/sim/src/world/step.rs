@@ -1,7 +1,7 @@
 //! One turn of a host's processor: the work of the engine's loop between two units.
 
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
-use punctual_proto::api::{PacketOut, Port, Transmit, WorkKind};
+use punctual_proto::api::{FilterChange, PacketOut, Port, Transmit, WorkKind};
 use punctual_proto::ids::LinkId;
 
 use super::effort::Effort;
@@ -131,7 +131,9 @@ impl World {
     fn serve_links(&mut self, host: usize, now: Instant) {
         let teller = &mut self.hosts[host];
         while let Some((link, change)) = teller.node.poll_filter() {
-            teller.filters.apply(link, change);
+            if !self.options.sabotage.filters_kept || !matches!(change, FilterChange::Clear(_)) {
+                teller.filters.apply(link, change);
+            }
         }
         for link in 0..self.hosts[host].adapters.len() {
             let link = LinkId(link as u16);

@@ -1,88 +1,31 @@
-//! Hosts of another version: each neighbour reports both versions without flapping, no channel is opened
-//! across them, and requests across them are refused for that reason, not by silence.
+//! Hosts of another version ([`super::upgrades`] changes them): each neighbour reports both versions without flapping, no
+//! channel is opened across them, and requests across them are refused for that reason, not by silence.
 
 use punctual_analysis::Nanos;
-use punctual_proto::api::{ForeignVersion, Grant, Port, RefuseCause};
+use punctual_proto::api::{ForeignVersion, Grant, RefuseCause};
 use punctual_proto::ids::NodeId;
-use punctual_proto::signalling::{RTCOP_VERSION, tag};
+use punctual_proto::signalling::RTCOP_VERSION;
 
 use super::faults::UPGRADE;
 use super::{Act, Event, World};
 use crate::faults::FaultAction;
-use crate::options::Versions;
 use crate::scenario::{host_of, node_id};
 use crate::time::SimTime;
 
 /// Converts a version into another one, and back.
-const FOREIGN: u8 = 0x40;
+pub(super) const FOREIGN: u8 = 0x40;
 /// Interval between two checks.
-const CHECK_INTERVAL: Nanos = Nanos::from_millis(100);
-/// Channels that are requested across a host of another version.
-const ASKED: usize = 3;
+pub(super) const CHECK_INTERVAL: Nanos = Nanos::from_millis(100);
 
 impl World {
-    /// From now on `host` uses another version, or the common one again.
-    pub(super) fn set_version(&mut self, host: usize, foreign: bool) {
-        self.hosts[host].is_foreign = foreign;
-        self.hosts[host].version_since = self.now;
-    }
-
-    /// Whether packets of `host` are of another version.
-    fn uses_foreign_version(&self, host: usize) -> bool {
-        let host = &self.hosts[host];
-        match self.options.sabotage.versions {
-            Versions::Common => false,
-            Versions::Kept => host.version_since > SimTime(0),
-            Versions::Honest | Versions::Denied | Versions::Third => host.is_foreign,
-        }
-    }
-
-    /// Converts a frame of `host` to `peer` to the version of its sender; signalling still authenticates.
-    pub(super) fn translate(&self, host: usize, peer: usize, port: Port, bytes: &mut [u8]) {
-        if self.uses_foreign_version(host) == self.uses_foreign_version(peer) {
-            return;
-        }
-        let versions = self.options.sabotage.versions;
-        bytes[0] ^= if versions == Versions::Third { FOREIGN | 1 << 5 } else { FOREIGN };
-        let key = &self.scenario.hosts[host].config.signalling.domain_key;
-        if port == Port::Data || versions == Versions::Denied {
-            return;
-        }
-        if let Some((signed, signature)) = bytes.split_last_chunk_mut() {
-            *signature = tag(key, signed);
-        }
-    }
-
     /// The longest time until all neighbours have detected it: the silence of the previous version, and a
     /// HELLO of the new one.
-    fn version_noticed(&self) -> Nanos {
+    pub(super) fn version_noticed(&self) -> Nanos {
         UPGRADE + self.scenario.hosts[0].config.signalling.hello_interval * 8
     }
 
-    /// Checks the neighbours of a host whose version has just changed, unless another fault interferes.
-    pub(super) fn watch_versions(&mut self, fault: usize) {
-        let begins = self.now + self.version_noticed();
-        let ends = self.scenario.schedule[fault].ends();
-        if begins + CHECK_INTERVAL >= ends || !self.is_alone(fault) {
-            return;
-        }
-        self.queue.schedule(begins, Event::Act(Act::LookAcross { fault }));
-        let mut asked = 0;
-        for plan in 0..self.scenario.channels.len() {
-            let wanted = &self.scenario.channels[plan];
-            if asked < ASKED
-                && !wanted.storm
-                && wanted.opens_at < ends
-                && self.must_cross(wanted.from, wanted.to)
-            {
-                asked += 1;
-                self.queue.schedule(begins + Nanos(asked as u64), Event::Act(Act::Ask { plan }));
-            }
-        }
-    }
-
     /// Whether no other fault has effects while this one lasts.
-    fn is_alone(&self, fault: usize) -> bool {
+    pub(super) fn is_alone(&self, fault: usize) -> bool {
         let schedule = &self.scenario.schedule;
         let (from, until) = (schedule[fault].at, schedule[fault].ends());
         let mut others = schedule.iter().enumerate().filter(|(other, _)| *other != fault);
@@ -126,7 +69,7 @@ impl World {
     }
 
     /// Whether every route between two hosts crosses from one version to another.
-    fn must_cross(&self, from: usize, to: usize) -> bool {
+    pub(super) fn must_cross(&self, from: usize, to: usize) -> bool {
         let (here, there) = (node_id(from), node_id(to));
         let config = &self.scenario.hosts[from].config;
         let routes = config.routes.iter().filter(|route| route.via.last() == Some(&there));

@@ -28,7 +28,7 @@ pub enum Operation {
     Ask { from: u8, to: u8 },
     /// A flow without promises.
     BestEffort { from: u8, to: u8, messages: u8 },
-    /// Data packets are lost.
+    /// Packets are lost or late: [`crate::fault::Fault::of`].
     Lose(u8),
     /// A host restarts.
     Restart(u8),
@@ -178,7 +178,7 @@ impl Operation {
             Self::Listen { node, on } => vec![5, *node, u8::from(*on)],
             Self::Ask { from, to } => vec![6, *from, *to],
             Self::BestEffort { from, to, messages } => vec![7, *from, *to, *messages],
-            Self::Lose(packets) => vec![8, *packets],
+            Self::Lose(fault) => vec![8, *fault],
             Self::Restart(node) => vec![9, *node],
             Self::Replay { back, port } => vec![10, *back, byte_of(*port)],
             Self::Forge { back, port, change, signed } => {

@@ -11,6 +11,7 @@ use punctual_sim::memory::{Deliveries, InboxWatch, SimInbox, SimMemory, SimOutbo
 use punctual_sim::time::{HostClock, SimTime};
 
 use super::operation::{Operation, Wish};
+use crate::fault::Fault;
 use crate::insider::{TAG_BYTES, sign};
 use crate::net::{Net, Packet, name};
 
@@ -99,8 +100,8 @@ impl World {
             Operation::Listen { node: at, on } => self.listen(node(at), on),
             Operation::Ask { from, to } => self.ask(node(from), node(to)),
             Operation::BestEffort { from, to, messages } => self.best_effort(node(from), node(to), messages),
-            Operation::Lose(packets) => {
-                self.net.lose = u32::from(packets % 16);
+            Operation::Lose(fault) => {
+                self.net.fault = Fault::of(fault);
                 self.touch_all();
             }
             Operation::Restart(at) => self.restart(node(at)),
@@ -154,8 +155,8 @@ impl World {
                 outbox: None,
                 ledger: None,
                 closing: false,
-                // Packets may still be to be lost.
-                touched: self.net.lose > 0,
+                // Packets may still be lost, or late.
+                touched: !self.net.fault.is_over(),
             });
             let path = self.net.node(from).channel(id).map(|status| status.path);
             self.paths.extend(path.map(|path| (path, self.channels.len() - 1)));
@@ -415,7 +416,7 @@ impl World {
     /// # Panics
     /// If state is left, or a message is lost.
     pub fn finish(mut self) {
-        self.net.lose = 0;
+        self.net.fault = Fault::NONE;
         self.run(Nanos::from_secs(1));
         for (index, channel) in self.channels.iter().enumerate() {
             let Some(ledger) = channel.ledger.as_ref().filter(|_| !channel.touched) else { continue };

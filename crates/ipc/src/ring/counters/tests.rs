@@ -111,7 +111,7 @@ proptest! {
         daemon.health().accept().expect("sealed");
         let reader = program.counters();
         for turn in turns {
-            daemon.touch();
+            prop_assert!(daemon.touch() && !daemon.touch(), "once a turn");
             for (power, error) in turn {
                 let slot = daemon.reserve().expect("room");
                 let delivered = punctual_analysis::Instant(1 << power);

@@ -74,6 +74,32 @@ fn a_writer_that_waits_is_woken_by_as_much_room_as_was_set() {
     }
 }
 
+/// An application rings when it has taken a message only if another one waits for its turn.
+#[test]
+fn an_application_rings_for_each_turn_and_for_nothing_else() {
+    for alternates in [false, true] {
+        let (mut inbox, mut reader, _, _) = incoming(4, 10);
+        let (ours, theirs) = Doorbell::pair().expect("a doorbell");
+        let waiter = watching(&ours);
+        has_rung(&waiter);
+        reader.set_doorbell(Doorbell::new(theirs));
+        if alternates {
+            inbox.alternate(inbox.health().turns());
+        }
+        assert!((0..3).all(|number| deliver(&mut inbox, number, b"a")));
+        for number in 0..3 {
+            while inbox.resume() {}
+            assert_eq!(reader.take(|_, info| info.number), Some(number));
+            let waits = alternates && number < 2;
+            assert_eq!(has_rung(&waiter), waits, "message {number}, alternates: {alternates}");
+        }
+        assert!(!inbox.resume());
+        assert!(deliver(&mut inbox, 3, b"a"));
+        assert_eq!(reader.take(|_, info| info.number), Some(3));
+        assert!(!has_rung(&waiter), "nothing waits behind it, alternates: {alternates}");
+    }
+}
+
 /// A writer waits when it has found no room, or the message before still there: its reader learns of each wait once, when there
 /// is room again.
 #[test]

@@ -4,8 +4,8 @@
 use alloc::vec::Vec;
 
 use super::{Clip, Plane, RoleState};
-use crate::api::Account;
-use crate::ids::LinkId;
+use crate::api::{Account, FilterChange};
+use crate::ids::{Cookie, LinkId, PathId};
 use crate::memory::Memory;
 use crate::node::Node;
 use crate::node::packet::Packet;
@@ -35,6 +35,18 @@ impl<M: Memory> Node<M> {
     /// progress: anything that remains then was leaked.
     pub fn waiting(&self) -> [(&'static str, usize); 7] {
         self.signalling.waiting()
+    }
+
+    /// Channels that come in, with their links. Once all changes of [`Self::filter_changes`] are made, the drivers
+    /// have a filter for each of them, and for nothing else.
+    pub fn filtered(&self) -> impl Iterator<Item = (LinkId, PathId, Cookie)> {
+        let clips = self.plane.channels.clips.iter();
+        clips.filter_map(|clip| Some((clip.local.link_in?, clip.local.path, clip.local.cookie)))
+    }
+
+    /// Changes of filters that [`Self::poll_filter`] has not returned yet, in their order.
+    pub fn filter_changes(&self) -> impl Iterator<Item = (LinkId, FilterChange)> {
+        self.plane.context.news.filters.iter().copied()
     }
 
     /// Frames of a link's driver that this node holds. They must equal the frames that the node received less

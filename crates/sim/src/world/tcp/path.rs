@@ -62,7 +62,7 @@ impl World {
     }
 
     /// The client asks for the channel to it.
-    pub(super) fn request_path(&mut self, number: usize) {
+    pub(in crate::world) fn request_path(&mut self, number: usize) {
         let [asker, source] = self.conversations[number].plan.hosts;
         let Some(path) = &mut self.conversations[number].path else { return };
         let plan = RequestPlan { asker, source, contract: path.contract, at: self.now, reply: Reply::Opens };

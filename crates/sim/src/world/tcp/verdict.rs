@@ -1,15 +1,22 @@
 //! What must be true of connections when they are over: all bytes are there, TIME-WAIT was kept, and everything was given back.
 
 use punctual_analysis::{Instant, Nanos, Policing, Ppm};
+use punctual_proto::config::NodeConfig;
 use punctual_tcp::Ended;
 
 use super::path::Path;
 use super::{CONNECTIONS_MAX, PATHS_MAX, Role, Stage, World};
-use crate::scenario::HostPlan;
 use crate::world::call::TcpCall;
 
 /// Time for the resets of connections that need not end by themselves.
 pub(super) const RESETS: Nanos = Nanos::from_secs(1);
+
+/// Whether a host gives best effort, or one flow of it, less than what channels leave.
+fn caps_best_effort(config: &NodeConfig) -> bool {
+    let links = config.links.iter().map(|link| link.best_effort_cap.min(link.best_effort_flow_cap));
+    let of_cpu = [config.cpu.best_effort_cpu_cap, config.cpu.best_effort_flow_cpu_cap];
+    links.chain(of_cpu).any(|cap| cap < Ppm::ONE)
+}
 
 impl World {
     /// An end was given back: one that has closed first has waited for 2 MSL (RFC 9293 3.4.2, 3.6.1).
@@ -35,13 +42,7 @@ impl World {
 
     /// What a reserved path carries beyond its contract is best effort. Where hosts cap that, it may be next to nothing.
     fn excuse_starved(&mut self) {
-        let is_capped = |host: &HostPlan| {
-            let cpu = &host.config.cpu;
-            let links =
-                host.config.links.iter().map(|link| link.best_effort_cap.min(link.best_effort_flow_cap));
-            links.chain([cpu.best_effort_cpu_cap, cpu.best_effort_flow_cpu_cap]).any(|cap| cap < Ppm::ONE)
-        };
-        if !self.scenario.hosts.iter().any(is_capped) {
+        if !self.scenario.hosts.iter().any(|host| caps_best_effort(&host.config)) {
             return;
         }
         for talk in &mut self.conversations {
@@ -50,6 +51,12 @@ impl World {
                 talk.excuse.get_or_insert("best effort is capped");
             }
         }
+    }
+
+    /// Why a connection need not end by itself, if so.
+    #[cfg(test)]
+    pub(in crate::world) fn excuse_of(&self, number: usize) -> Option<&'static str> {
+        self.conversations[number].excuse
     }
 
     /// Connections that need not end by themselves are reset now.
@@ -178,6 +185,38 @@ impl World {
             if left != known {
                 self.violate(&format!("host {host}: {left} handlers are left, {known} are its programs'"));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+    use crate::scenario::Scenario;
+
+    /// The whole of a link or of a processor is no cap, a part per million less is one, whichever of the four it is.
+    #[test]
+    fn best_effort_is_capped_by_less_than_the_whole_only() {
+        let scenario = Scenario::draw(1, &Options::default()).expect("drawn");
+        let config = |cap: usize, share: Ppm| {
+            let mut config = scenario.hosts[0].config.clone();
+            config.links.iter_mut().for_each(|link| {
+                (link.best_effort_cap, link.best_effort_flow_cap) = (Ppm::ONE, Ppm::ONE);
+            });
+            (config.cpu.best_effort_cpu_cap, config.cpu.best_effort_flow_cpu_cap) = (Ppm::ONE, Ppm::ONE);
+            let link = config.links.last_mut().expect("a host has links");
+            *[
+                &mut link.best_effort_cap,
+                &mut link.best_effort_flow_cap,
+                &mut config.cpu.best_effort_cpu_cap,
+                &mut config.cpu.best_effort_flow_cpu_cap,
+            ][cap] = share;
+            config
+        };
+        for cap in 0..4 {
+            assert!(!caps_best_effort(&config(cap, Ppm::ONE)));
+            assert!(caps_best_effort(&config(cap, Ppm(Ppm::ONE.0 - 1))), "cap {cap}");
         }
     }
 }
