@@ -327,6 +327,9 @@ mod tests {
         assert_eq!(topology.hosts.len(), 2);
         assert_eq!(topology.links[0].pipeline_depth, Some(1));
         assert_eq!(topology.channels[0].arrivals, Some(Arrivals::Greedy));
+        let drifts =
+            FILE.replacen("name = \"b\"", "name = \"b\"\nclock_tolerance_ppm = 1900\ndrift_ppm = -1900", 1);
+        assert_eq!(Topology::parse(&drifts).expect("good").hosts[1].drift_ppm, Some(-1900));
         let json = r#"{"host":[{"name":"a"},{"name":"b"}],"link":[{"between":["a","b"]}]}"#;
         assert_eq!(Topology::parse(json).expect("good").hosts.len(), 2);
     }
@@ -338,6 +341,8 @@ mod tests {
             ("between = [\"a\", \"b\"]", "between = [\"a\", \"c\"]", "no [[host]]"),
             ("to = \"b\"", "to = \"a\"", "to itself"),
             ("pipeline_depth = 1", "pipeline_depth = 9", "pipeline_depth"),
+            ("name = \"b\"", "name = \"b\"\ndrift_ppm = -101", "give -100 to 100 ppm"),
+            ("name = \"b\"", "name = \"b\"\nclock_tolerance_ppm = 1901", "give 0 to 1900 ppm"),
             ("rate_mbit = 40", "rate_mbits = 40", "unknown field"),
             ("message_bytes_max = 1000", "message_bytes_max = 1", "at least 16"),
             ("deadline_us = 20000", "deadline_us = 0", "deadline"),

@@ -32,7 +32,8 @@ pub struct LinkConfig {
     pub neighbour: NodeId,
     /// Measured drain rate.
     pub rate: BitRate,
-    /// Error of the rate. Admission and pacing use the rate less this error.
+    /// Error of the rate, by this host's clock: the clock's own tolerance is part of it. Admission and pacing use the rate less
+    /// this error.
     pub rate_error: Ppm,
     /// The rate is not known yet: [`Self::rate`] is the largest that a measurement tries. It is measured once
     /// the neighbour is up, and until then nothing is admitted across the link.

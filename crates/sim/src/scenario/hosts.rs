@@ -173,7 +173,9 @@ fn join(
             ..LinkConfig::new(&topology.hosts[peer].name, node_id(peer), rate)
         };
         let config = carrying_signals(config, depth_min as u32, &hosts[here].config.signalling);
-        let slowest = rate.less(Ppm(9_700)).0;
+        // The clock that paces takes its tolerance of the rate's error, and some is left.
+        let tolerance = hosts[here].config.clock_tolerance.0;
+        let slowest = rate.less(Ppm(config.rate_error.0.saturating_sub(tolerance + 200))).0;
         let rate = BitRate(dice.span(Nanos(slowest), Nanos(rate.0)).0);
         hosts[here].config.links.push(config);
         hosts[here].links.push(LinkPlan { peer, peer_link: indices[1 - side], rate, busy: false });
