@@ -263,11 +263,7 @@ fn a_relay_ends_with_its_daemon() {
     let from_program = relay(&a, ("--socket", &socket), &arguments);
     drop(daemon);
     assert_eq!(from_wire.failed(), (Some(1), true));
-    // It learns of that when a program connects, which is reset.
-    let mut program = a.within(|| TcpStream::connect(address("127.0.0.1", 7_002))).expect("to connect");
-    let read = program.read(&mut [0; 1]).map_err(|error| error.kind());
-    assert_eq!(read, Err(ErrorKind::ConnectionReset));
-    assert_eq!(from_program.failed(), (Some(1), true));
+    assert_eq!(from_program.failed(), (Some(1), true), "though no program has connected");
     std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
 }
 

@@ -207,6 +207,12 @@ impl Endsystem {
         }
     }
 
+    /// Why this endsystem is served no more; `None` while it is. Asks the daemon nothing. An engine in this process serves as long
+    /// as it is there.
+    pub fn ended(&self) -> Option<Error> {
+        self.connection.shared.over()
+    }
+
     /// Whether channels can come from a host: whether this host's directory has it.
     ///
     /// # Errors

@@ -228,6 +228,50 @@ fn a_peer_uses_its_port_again_while_this_host_is_in_time_wait() {
     drop(daemon);
 }
 
+/// Nothing else happens at the daemon, which could remind it of what the listener held.
+#[test]
+fn a_listener_that_ends_gives_back_what_it_held_at_once() {
+    let Some(network) = Network::new("tcpb", 2) else { return };
+    network.join(CABLE);
+    let folder = folder("tcpb");
+    let daemon = start(&network, &folder, "");
+    let root = daemon.connect();
+    let user = connect_as(USER, &folder);
+    for _ in 0..2 {
+        drop(user.bind_tcp(at(0, 9_000), LOW_DELAY, 4).expect("granted"));
+        is_clean(&root);
+    }
+    drop(daemon);
+}
+
+/// The first segments of a connection wait for the next hop's address. Its handler was called again and again meanwhile: the processor
+/// had no time for ordinary threads for a second.
+#[test]
+fn a_next_hop_that_does_not_answer_keeps_no_processor_busy() {
+    let Some(network) = Network::new("tcph", 2) else { return };
+    network.join(CABLE);
+    let folder = folder("tcph");
+    let daemon = start(&network, &folder, "");
+    let [root, other] = [daemon.connect(), daemon.connect()];
+    network.run(1, &format!("ip address del {}/30 dev {}", CABLE.address(1), CABLE.device(1)));
+    network.run(0, &format!("ip neighbour flush dev {}", CABLE.device(0)));
+    std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| other.connect_tcp(at(1, 8_080), Qos::BestEffort).map(drop));
+        let counted = || {
+            let status = root.status().expect("a status");
+            let counters = status.handlers.iter().map(|it| it.handler.counters);
+            counters.fold((0, 0), |(calls, units), it| (calls + it.calls, units + it.units + it.units_beyond))
+        };
+        eventually("its first segment waits no longer", || counted().1 > 0);
+        let (calls, units) = counted();
+        println!("{calls} calls for {units} segments");
+        // One in each of the 1,000 ms.
+        assert!(calls <= 2_000, "{calls} calls for {units} segments");
+        drop(daemon);
+        connecting.join().expect("no panic").expect_err("nobody is there");
+    });
+}
+
 /// A user without a right or without quota is refused with one line, and takes nothing from others.
 #[test]
 fn rights_and_quotas_of_users_hold() {

@@ -183,6 +183,9 @@ mod tests {
     fn an_amount_beyond_the_limit_itself_gets_that_error() {
         let mut accounts = Accounts::new(Quotas { buffer_bytes: 10, ..Quotas::default() });
         let error = ApiError::Quota { what: Resource::BufferBytes, used: 11, limit: 10 };
+        let text = error.to_string();
+        assert!(text.contains("11 bytes of buffers are requested at once, 10 are allowed"), "{text}");
+        assert!(text.contains("raise buffers_per_user_max of [daemon]"), "{text}");
         assert_eq!(accounts.take(UserId(1), Resource::BufferBytes, 11), Err(error));
         assert!(accounts.statuses().is_empty());
     }

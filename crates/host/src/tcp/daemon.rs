@@ -228,6 +228,7 @@ impl DaemonTcp {
         table.places.insert(channel, Place::Accepting(listener));
         table.accepting.push_back((channel, parts));
         table.accept_next(listener);
+        self.announce(&table);
         Ok(())
     }
 
@@ -290,6 +291,14 @@ impl DaemonTcp {
                 table.refuse_waiting(channel);
                 table.over(channel);
             }
+        }
+        self.announce(&table);
+    }
+
+    /// Rings for what a call has put into the queue: no report of another thread does.
+    fn announce(&self, table: &Table) {
+        if !table.happened.is_empty() {
+            self.reporter.alarm.ring();
         }
     }
 

@@ -9,6 +9,15 @@ use thiserror::Error;
 use super::{Resource, TcpEnd};
 use crate::ring::RingError;
 
+/// What a quota is short of, and what the program can do.
+fn quota_text(what: Resource, used: u64, limit: u64) -> String {
+    if used > limit {
+        format!("{used} {what} are requested at once, {limit} are allowed: request less")
+    } else {
+        format!("{used} of {limit} {what} are in use: close some")
+    }
+}
+
 /// Why a request failed. One clear line each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[serde(rename_all = "kebab-case")]
@@ -20,7 +29,7 @@ pub enum ApiError {
     #[error("{0}")]
     Request(#[from] RequestError),
     /// The user has used up a share of this host.
-    #[error("quota: {used} of {limit} {what} are in use: close some or {} in the configuration", .what.fix())]
+    #[error("quota: {} or {} in the configuration", quota_text(*what, *used, *limit), .what.fix())]
     Quota {
         /// The resource that the quota counts.
         what: Resource,

@@ -38,8 +38,14 @@ impl Resource {
     /// What the operator can change in the configuration if the quota is reached.
     pub(super) const fn fix(self) -> &'static str {
         match self {
+            Self::Users => "raise users_max of [daemon]",
+            Self::Clients => "raise connections_per_user_max of [daemon]",
+            Self::Listeners => "raise listeners_per_user_max of [daemon]",
             Self::AllListeners => "lower listeners_per_user_max of [daemon]",
-            _ => "raise [daemon] quotas",
+            Self::Channels => "raise channels_per_user_max of [daemon]",
+            Self::BufferBytes => "raise buffers_per_user_max of [daemon]",
+            Self::UnreadBytes => "raise unread_per_user_max of [daemon]",
+            Self::Descriptors => "raise descriptors_per_user_max of [daemon]",
         }
     }
 }

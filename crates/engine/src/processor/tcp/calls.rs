@@ -111,9 +111,6 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             Role::Listener(index) => self.settle_listener(index, ended),
             Role::TimeWait(_) => {}
         }
-        if let (Role::Output(index), 0) = (role, worked.units) {
-            self.retry_hop(index, ended);
-        }
         None
     }
 
@@ -126,19 +123,16 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let is_low_delay = |place: &Place<O, I>| matches!(place.terms.class, RtuClass::LowDelay { .. });
         !self.lead.is_led && place.is_some_and(|place| !place.is_direct && is_low_delay(place))
     }
-
-    /// The first segments of a connection wait for the next hop's address: try again soon.
-    fn retry_hop(&mut self, index: u32, at: Instant) {
-        let Some(tcp) = &mut self.programs.tcp else { return };
-        let Some(place) = tcp.places.get(&index) else { return };
-        if place.waits_for_hop(at) {
-            self.node.make_ready_at(place.output, Some(at + HOP_WAIT.1));
-        }
-    }
 }
 
 impl<O: Outbox, I: Inbox> Place<O, I> {
-    pub(super) fn waits_for_hop(&self, at: Instant) -> bool {
+    /// When the output handler has work that is due at `due`: the first segments wait for the next hop's address, which is looked
+    /// at again soon, and not at once.
+    pub(super) fn not_before_hop(&self, due: Instant, at: Instant) -> Instant {
+        if self.waits_for_hop(at) { due.max(at + HOP_WAIT.1) } else { due }
+    }
+
+    fn waits_for_hop(&self, at: Instant) -> bool {
         let is_new = at.since(self.since) < HOP_WAIT.0;
         is_new && self.way.hop().is_some_and(|hop| hop.destination().is_none())
     }

@@ -71,7 +71,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             Phase::TimeWait { .. } => return self.settle_late(index, at),
             Phase::Opening | Phase::Open | Phase::Ended => {}
         }
-        match tcp.endsystem.due(index, at).map(|due| place.not_before_room(due, at)) {
+        let due =
+            tcp.endsystem.due(index, at).map(|due| place.not_before_hop(place.not_before_room(due, at), at));
+        match due {
             Some(due) if due <= at => {
                 self.node.make_ready_at(place.output, None);
                 self.node.make_ready(place.output, at);
