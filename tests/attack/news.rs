@@ -31,10 +31,8 @@ pub const MECHANISMS: &[Mechanism] = &[Mechanism {
     )
 }];
 
+/// The control opens as many channels, which makes a turn of the processor longer; its crowd is at a connection of its own.
 fn run(field: &Field) {
-    if field.own {
-        return crowd_of(field.connection().as_fd(), CROWD);
-    }
     std::mem::forget(listen("news"));
     let raw = Raw::greeted(SOURCE_SOCKET.as_ref());
     let rate = Rate::per_second(1).expect("a rate");
@@ -45,7 +43,11 @@ fn run(field: &Field) {
         assert!(matches!(answer, Ok(Answer::Opened { .. })), "{answer:?}");
         std::mem::forget(ring);
     }
-    crowd_of(raw.as_fd(), CROWD);
+    if field.own {
+        crowd_of(field.connection().as_fd(), CROWD);
+    } else {
+        crowd_of(raw.as_fd(), CROWD);
+    }
     std::mem::forget(raw);
 }
 
