@@ -205,18 +205,17 @@ impl Relay {
         print_note(&format!("relay: listening on {from}"));
         std::thread::scope(|scope| -> anyhow::Result<()> {
             while tally.admit(self.connections_max, self.count) {
-                let Some((program, address)) = accept(&listener)? else {
-                    tally.withdraw();
-                    match endsystem.ended() {
-                        Some(error) => return Err(error.into()),
-                        None => continue,
-                    }
-                };
-                if !is_served(endsystem) {
-                    reset_program(&program);
-                    return Err(Error::Disconnected.into());
+                let accepted = accept(&listener)?;
+                if let Some(error) = endsystem.ended() {
+                    accepted.iter().for_each(|(program, _)| reset_program(program));
+                    return Err(error.into());
                 }
-                scope.spawn(move || tally.end(to_peer(endsystem, qos, (&program, address), peer)));
+                match accepted {
+                    Some((program, address)) => {
+                        scope.spawn(move || tally.end(to_peer(endsystem, qos, (&program, address), peer)));
+                    }
+                    None => tally.withdraw(),
+                }
             }
             Ok(())
         })
@@ -287,11 +286,6 @@ fn forward_at_once(wire: &TcpStream, program: &KernelStream) {
     // If one of them fails, its connection is over, and forwarding reports that.
     let _ = wire.set_nodelay(true);
     let _ = program.set_nodelay(true);
-}
-
-/// Whether the daemon still answers: any question tells.
-fn is_served(endsystem: &Endsystem) -> bool {
-    !matches!(endsystem.check_host(endsystem.host()), Err(Error::Disconnected))
 }
 
 /// Whether no listener and no connection of this endsystem will work again.

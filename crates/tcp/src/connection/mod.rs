@@ -210,38 +210,40 @@ impl Connection {
     ///
     /// This end was closed, or the connection is over.
     pub fn send(&mut self, bytes: &[u8]) -> Result<usize, SendError> {
-        let mut taken = 0;
-        loop {
-            let rest = &bytes[taken..];
-            let part = self.send_with(rest.len(), |room| room.copy_from_slice(&rest[..room.len()]))?;
-            taken += part;
-            if part == 0 || taken == bytes.len() {
-                return Ok(taken);
-            }
-        }
+        self.send_with(bytes.len(), |at, room| room.copy_from_slice(&bytes[at..][..room.len()]))
     }
 
-    /// Passes `fill` up to `bytes_max` of the free bytes of the buffer, and sends what it writes there: all of them. Returns their
-    /// number, which can be less than there is room for where the buffer wraps, and 0 as in [`Connection::send`].
+    /// Sends up to `bytes_max` bytes, as many as there is room for, that `fill` writes into the buffer: it gets the place of the
+    /// first one among them and free memory. It is called twice where the buffer wraps. Returns their number.
     ///
     /// # Errors
     ///
     /// As `send`.
-    pub fn send_with(&mut self, bytes_max: usize, fill: impl FnOnce(&mut [u8])) -> Result<usize, SendError> {
+    pub fn send_with(
+        &mut self,
+        bytes_max: usize,
+        mut fill: impl FnMut(usize, &mut [u8]),
+    ) -> Result<usize, SendError> {
         match self.state() {
             State::SynSent | State::SynReceived => return Ok(0),
             State::Established | State::CloseWait => (),
             State::Closed => return Err(self.ended.unwrap_or(Ended::Closed).into()),
             _ => return Err(SendError::Closed),
         }
-        let recovery = &mut self.recovery;
-        let taken = self.machine.socket_mut().send(|room| {
-            let taken = room.len().min(bytes_max);
-            fill(&mut room[..taken]);
-            recovery.enqueue(&room[..taken]);
-            (taken, taken)
-        });
-        let taken = taken.map_err(|_| SendError::Closed)?;
+        let (socket, recovery, mut taken) = (self.machine.socket_mut(), &mut self.recovery, 0);
+        loop {
+            let part = socket.send(|room| {
+                let part = room.len().min(bytes_max - taken);
+                fill(taken, &mut room[..part]);
+                recovery.enqueue(&room[..part]);
+                (part, part)
+            });
+            let part = part.map_err(|_| SendError::Closed)?;
+            taken += part;
+            if part == 0 || taken == bytes_max {
+                break;
+            }
+        }
         self.numbers.enqueue(taken);
         Ok(taken)
     }
@@ -262,26 +264,25 @@ impl Connection {
 
     /// Reads bytes in order; returns their number, 0 when there are none now.
     pub fn recv(&mut self, bytes: &mut [u8]) -> usize {
-        let mut read = 0;
-        loop {
-            let rest = &mut bytes[read..];
-            let part = self.recv_with(rest.len(), |part| rest[..part.len()].copy_from_slice(part));
-            read += part;
-            if part == 0 || read == bytes.len() {
-                return read;
-            }
-        }
+        self.recv_with(bytes.len(), |at, part| bytes[at..][..part.len()].copy_from_slice(part))
     }
 
-    /// Passes `read` up to `bytes_max` of the bytes that came in order, where they are. Returns their number, which can be less
-    /// than there are where the buffer wraps, and 0 when there are none now.
-    pub fn recv_with(&mut self, bytes_max: usize, read: impl FnOnce(&[u8])) -> usize {
-        let taken = self.machine.socket_mut().recv(|bytes| {
-            let taken = bytes.len().min(bytes_max);
-            read(&bytes[..taken]);
-            (taken, taken)
-        });
-        let taken = taken.unwrap_or(0);
+    /// Passes up to `bytes_max` of the bytes that came in order to `read`, where they are, with the place of the first one among
+    /// them. It is called twice where the buffer wraps. Returns their number, 0 when there are none now.
+    pub fn recv_with(&mut self, bytes_max: usize, mut read: impl FnMut(usize, &[u8])) -> usize {
+        let (socket, mut taken) = (self.machine.socket_mut(), 0);
+        loop {
+            let part = socket.recv(|bytes| {
+                let part = bytes.len().min(bytes_max - taken);
+                read(taken, &bytes[..part]);
+                (part, part)
+            });
+            let part = part.unwrap_or(0);
+            taken += part;
+            if part == 0 || taken == bytes_max {
+                break;
+            }
+        }
         self.numbers.consume(taken);
         taken
     }

@@ -216,16 +216,7 @@ impl<M: Memory> Entry<M> {
             }
             // A ring without room notifies the processor when it has some.
             let Some(mut slot) = rings.inbox.reserve() else { return false };
-            let mut read = 0;
-            // Twice where the connection's buffer wraps.
-            while read < bytes {
-                let place = read as u32;
-                let part = self.connection.recv_with(bytes - read, |part| slot.copy_from(place, part));
-                if part == 0 {
-                    break;
-                }
-                read += part;
-            }
+            let read = self.connection.recv_with(bytes, |at, part| slot.copy_from(at as u32, part));
             self.program.saw_end |= is_end;
             let info = MessageInfo { number: self.number, len: read as u32, ..MessageInfo::default() };
             self.number += 1;
@@ -274,7 +265,10 @@ impl<M: Memory> Entry<M> {
             }
             let Some((message, offset)) = &mut self.taken else { break };
             let rest = (message.len() - *offset) as usize;
-            let sent = self.connection.send_with(rest.min(left), |room| message.copy_to(*offset, room));
+            let from = *offset;
+            let sent = self.connection.send_with(rest.min(left), |at, room| {
+                message.copy_to(from + at as u32, room);
+            });
             // An end that was closed takes none: then the rest is dropped with the message.
             let sent = sent.unwrap_or(rest);
             *offset += sent as u32;
