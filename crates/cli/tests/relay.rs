@@ -384,6 +384,13 @@ fn wrong_usage_is_one_line() {
             "--rate and --period",
         ),
         ("--config x.toml --from 1.2.3.4:5 --connect 1.2.3.4:5 --units 3 --interval 1ms", "has no budget"),
+        ("--config x.toml --from 1.2.3.4:5 --connect 1.2.3.4:5 --units 3", "has no budget"),
+        (
+            "--config x.toml --listen 1.2.3.4:5 --to 1.2.3.4:5 --class low-delay --units 3 --interval 1ms --period 1ms",
+            "no other budget",
+        ),
+        ("--config x.toml --listen 1.2.3.4:5 --to 1.2.3.4:0", "--to 1.2.3.4:0: give a port of 1 to 65535"),
+        ("--config x.toml --listen 1.2.3.4:0 --to 1.2.3.4:5", "--listen 1.2.3.4:0: give a port"),
         (
             "--config x.toml --from 1.2.3.4:5 --connect 1.2.3.4:5 --class guaranteed --rate 5 --period 1ms",
             "20Mbit/s",

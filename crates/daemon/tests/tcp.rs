@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::census::holdings;
 use common::eventually;
 use common::network::{Cable, Network};
-use common::program::{Program, folder, with_flows};
+use common::program::{Program, folder, link_with_flows, with_flows};
 use common::users::as_user;
 use punctual::tcp::{Ended, Qos, State, TcpError};
 use punctual::{BitRate, Endsystem, Nanos};
@@ -185,6 +185,53 @@ fn a_listener_opens_connections_for_a_program() {
         let error = network.within(1, || TcpStream::connect(at(0, 9_000))).err();
         error.is_some_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     });
+    drop(daemon);
+}
+
+/// Connections come over the link whose device has the listener's address, whichever link is configured first.
+#[test]
+fn a_listener_is_at_the_link_of_its_address() {
+    let Some(network) = Network::new("tcp2", 3) else { return };
+    let second = Cable { number: 1, hosts: [0, 2] };
+    network.join(CABLE);
+    network.join(second);
+    // A device that has no link.
+    network.run(0, "ip link add spare0 type veth peer name spare1");
+    network.run(0, "ip address add 10.97.0.1/32 dev spare0");
+    let folder = folder("tcp2");
+    let link = link_with_flows(second);
+    let more = format!(
+        r#"
+        [[host]]
+        name = "c"
+        id = 3
+        [[link]]
+        name = "to-c"
+        neighbour = "c"
+        prediction_error = "500ms"
+        {link}
+        "#
+    );
+    let daemon = start(&network, &folder, &more);
+    let root = daemon.connect();
+    for (host, cable) in [(2, second), (1, CABLE)] {
+        let local = SocketAddr::new(cable.address(0).parse().expect("an address"), 9_000);
+        let listener = root.bind_tcp(local, LOW_DELAY, 4).expect("granted");
+        std::thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                let stream = network.within(host, || TcpStream::connect(local)).expect("to connect");
+                kernels_side(&stream, 30_000);
+            });
+            let mut stream = listener.accept().expect("a connection");
+            programs_side(&mut stream, 30_000);
+            client.join().expect("the kernel's side");
+        });
+    }
+    for (address, device) in [("127.0.0.1", "lo"), ("10.97.0.1", "spare0")] {
+        let local = SocketAddr::new(address.parse().expect("an address"), 9_000);
+        let line = punctual::one_line(&root.bind_tcp(local, LOW_DELAY, 4).err().expect("no link is there"));
+        assert!(line.contains(&format!("has {address} (it is on {device})")), "{line}");
+    }
     drop(daemon);
 }
 

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use punctual_link::{Inlet, NextHop};
 use punctual_proto::Nanos;
-use punctual_proto::api::{RtuRefusal, RtuSending, RtuTerms};
+use punctual_proto::api::{RtuNumber, RtuRefusal, RtuSending, RtuTerms};
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
 pub use punctual_tcp::endsystem::{Rings, Segments};
@@ -125,6 +125,24 @@ pub enum TcpEvent {
     Over(EndedConnection),
 }
 
+/// Why admission refuses a handler of TCP, and what it offers, in words of connections.
+fn refusal_text(refusal: &RtuRefusal) -> String {
+    match refusal {
+        RtuRefusal::Range { what: RtuNumber::Units | RtuNumber::Packets, most, .. } => {
+            format!(
+                "more than {most} segments in an interval or period: give fewer units, a lower rate or a shorter period"
+            )
+        }
+        RtuRefusal::Processor(stage) | RtuRefusal::Link(stage) => {
+            match stage.period_possible.or(stage.bound_possible) {
+                Some(period) => format!("{refusal}; as many segments would be granted every {period}"),
+                None => refusal.to_string(),
+            }
+        }
+        _ => refusal.to_string(),
+    }
+}
+
 /// Why a connection or a listener cannot begin.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TcpRefusal {
@@ -139,7 +157,7 @@ pub enum TcpRefusal {
     )]
     Exhausted(u32),
     /// Admission refused a handler.
-    #[error("admission refused the {handler} handler: {refusal}")]
+    #[error("admission refused the {handler} handler: {}", refusal_text(refusal))]
     Handler {
         /// Which of them.
         handler: &'static str,

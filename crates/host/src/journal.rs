@@ -4,6 +4,7 @@
 //! The thread that serves applications writes the log when it reads the node's events; the processor never
 //! does.
 
+use punctual_engine::tcp::TcpRefusal;
 use punctual_proto::api::{
     BrokenStage, CloseReason, LateStage, LinkChange, MeasuredRate, RateRefusal, UserId,
 };
@@ -13,6 +14,7 @@ use punctual_proto::limiter::Limiter;
 use punctual_proto::text::harmless;
 use punctual_proto::{Instant, Nanos};
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
 /// The target of the log lines, which operators' filters name.
 const TARGET: &str = "punctual::journal";
@@ -186,6 +188,20 @@ impl Journal {
     }
 }
 
+impl Journal {
+    /// Line about a connection that a listener of `account` had opened and that was refused at `now`.
+    pub(crate) fn tcp_refused(
+        &mut self,
+        account: UserId,
+        peer: SocketAddr,
+        why: &TcpRefusal,
+        now: Instant,
+    ) -> Option<Line> {
+        let left_out = left_out(self.channels.pass(account, now)?);
+        Some(Line::Warn(format!("the TCP connection of {peer} was refused: {why}{left_out}")))
+    }
+}
+
 /// The fault and its fix.
 fn authentication_fails(neighbour: &str, packets: u64) -> String {
     format!(
@@ -225,6 +241,21 @@ mod tests {
             Line::Info(text) => format!("info {text}"),
             Line::Warn(text) => format!("warn {text}"),
         }
+    }
+
+    /// Whoever floods a listener writes ten lines a minute.
+    #[test]
+    fn refused_connections_have_a_bounded_number_of_lines() {
+        let mut journal = journal();
+        let peer = SocketAddr::from(([10, 0, 0, 2], 5_000));
+        let mut refused = |user, now| journal.tcp_refused(user, peer, &TcpRefusal::Exhausted(8), now);
+        let written: Vec<_> = (0..500).filter_map(|_| refused(ANN, at(1))).collect();
+        assert_eq!(written.len(), LINES as usize);
+        assert!(
+            text(refused(UserId(7), at(1)))
+                .starts_with("warn the TCP connection of 10.0.0.2:5000 was refused: all 8")
+        );
+        assert!(text(refused(ANN, at(62))).ends_with("(490 more such lines were left out)"));
     }
 
     #[test]

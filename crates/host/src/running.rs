@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use punctual_engine::capture::CaptureFilter;
+use punctual_engine::tcp::TcpRefusal;
 use punctual_engine::{Engine, EngineError, EngineHandle, Events, HostMemory, LinkReport, SchedulingClass};
 use punctual_ipc::api::{
     CapturedLink, ClassStatus, DriverDrops, DriverStatus, EngineStatus, ProfileStatus, Quotas,
@@ -33,7 +34,7 @@ use crate::config::{ConfigError, DaemonConfig, HostConfig, LinkDriver, TcpRights
 use crate::priorities::Priorities;
 use crate::service::{Host, HostGone};
 use crate::tcp::daemon::DaemonTcp;
-use crate::tcp::{TcpSetup, rings_cost};
+use crate::tcp::{TcpLink, TcpSetup, rings_cost};
 
 use crate::journal::{Journal, Line};
 use crate::profile_rings::SharedRings;
@@ -133,8 +134,11 @@ impl Prepared {
 fn tcp_setup(config: &HostConfig) -> TcpSetup {
     let links = config.node.links.iter().zip(&config.drivers).zip(0..);
     let rooms = links.filter(|((_, driver), _)| driver.tcp_rooms()[0] > 0);
-    let links =
-        rooms.map(|((link, _), id)| (LinkId(id), link.packet_bytes_max.min(link.best_effort_bytes_max())));
+    let links = rooms.map(|((link, driver), id)| TcpLink {
+        id: LinkId(id),
+        packet_bytes: link.packet_bytes_max.min(link.best_effort_bytes_max()),
+        device: driver.device().map(str::to_owned),
+    });
     TcpSetup {
         links: links.collect(),
         segment: config.segment,
@@ -326,6 +330,11 @@ impl Host for EngineHost {
 
     fn channel_closed(&self, account: UserId, what: &str, reason: CloseReason) {
         let line = self.journal.borrow_mut().closed(account, what, reason, now());
+        line.into_iter().for_each(Line::write);
+    }
+
+    fn tcp_refused(&self, account: UserId, peer: SocketAddr, why: &TcpRefusal) {
+        let line = self.journal.borrow_mut().tcp_refused(account, peer, why, now());
         line.into_iter().for_each(Line::write);
     }
 

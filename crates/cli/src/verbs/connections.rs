@@ -11,8 +11,9 @@ use crate::output::{Outcome, Output, table};
 #[derive(Args)]
 #[command(after_help = "Example: punctual connections --json\n\
                   The kernel does not know these connections: ss, netstat and tcpdump do not show them. The column 'promise' shows \
-                  where delays are bounded. 'host': on this host only. 'host I/O': a segment that comes to this host is with the \
-                  program within I, and a segment that the program sends has left within O. This holds for segments within the \
+                  where delays are bounded. 'none': nowhere, as for best effort. 'host I/O': on this host only: a segment that \
+                  comes to it is with the program within I, and a segment that the program sends has left within O. This holds for \
+                  segments within the \
                   budget of the class. 'path S/R': on the reserved path, too; packets arrive at the peer within S, and packets of \
                   the peer arrive here within R ('punctual channels' shows the channels). '(channels)': the connection uses \
                   channels, but they guarantee no bound. 'delay': the mean and the longest time from the arrival of a segment \
@@ -69,10 +70,10 @@ fn class(class: RtuClass) -> String {
     }
 }
 
-/// How far the promise reaches: this host alone, or the path as well, with its bound in each direction.
+/// How far the promise reaches: nowhere, this host alone, or the path as well, with its bound in each direction.
 fn promise(connection: &ConnectionStatus) -> String {
     let bounds = connection.bound_in.zip(connection.bound_out);
-    let host = bounds.map_or_else(|| "host".into(), |(input, output)| format!("host {input}/{output}"));
+    let host = bounds.map_or_else(|| "none".into(), |(input, output)| format!("host {input}/{output}"));
     match connection.path.map(|path| path.sending.zip(path.receiving)) {
         None => host,
         Some(None) => format!("{host} (channels)"),

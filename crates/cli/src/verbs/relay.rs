@@ -123,7 +123,9 @@ impl Relay {
 
     fn direction(&self) -> anyhow::Result<Direction> {
         match (self.listen.as_ref().zip(self.to), self.from.zip(self.connect.as_ref())) {
-            (Some((listen, to)), _) => Ok(Direction::In { listen: self.wire_end("--listen", listen)?, to }),
+            (Some((listen, to)), _) => {
+                Ok(Direction::In { listen: self.wire_end("--listen", listen)?, to: with_port("--to", to)? })
+            }
             (_, Some((from, peer))) => Ok(Direction::Out { from, peer: self.wire_end("--connect", peer)? }),
             _ => Err(Usage("give --listen and --to, or --from and --connect".into()).into()),
         }
@@ -134,33 +136,31 @@ impl Relay {
             check_reserved(option, text)?;
             return Ok(WireEnd::Reserved(text.into(), self.deadline));
         }
-        let address = text.parse().map_err(|_| {
+        let address: SocketAddr = text.parse().map_err(|_| {
             Usage(format!(
                 "{option} {text}: give an address and a port, like 10.0.0.1:80; a port or a host's name needs --reserve"
             ))
-        });
-        Ok(WireEnd::Address(address?))
+        })?;
+        Ok(WireEnd::Address(with_port(option, address)?))
     }
 
-    fn qos(&self) -> anyhow::Result<Qos> {
-        let refused = |what: &str| Usage(what.into());
-        Ok(match (self.class, self.interval.zip(self.units), self.rate.zip(self.period)) {
-            (Class::LowDelay, Some((interval, units)), None) => Qos::LowDelay { interval, units },
-            (Class::LowDelay, ..) => {
-                return Err(refused("--class low-delay needs --interval and --units").into());
+    /// Each class takes its own options, and no others.
+    fn qos(&self) -> Result<Qos, Usage> {
+        let needs = match (self.class, (self.interval, self.units), (self.rate, self.period)) {
+            (Class::LowDelay, (Some(interval), Some(units)), (None, None)) => {
+                return Ok(Qos::LowDelay { interval, units });
             }
-            (Class::Guaranteed, None, Some((rate, period))) => Qos::Guaranteed { rate, period },
-            (Class::Guaranteed, ..) => {
-                return Err(refused("--class guaranteed needs --rate and --period").into());
+            (Class::Guaranteed, (None, None), (Some(rate), Some(period))) => {
+                return Ok(Qos::Guaranteed { rate, period });
             }
-            (Class::BestEffort, None, None) => Qos::BestEffort,
+            (Class::BestEffort, (None, None), (None, None)) => return Ok(Qos::BestEffort),
+            (Class::LowDelay, ..) => "--class low-delay needs --interval and --units, and no other budget",
+            (Class::Guaranteed, ..) => "--class guaranteed needs --rate and --period, and no other budget",
             (Class::BestEffort, ..) => {
-                return Err(refused(
-                    "--class best-effort has no budget: leave --interval, --units, --rate and --period out",
-                )
-                .into());
+                "--class best-effort has no budget: leave --interval, --units, --rate and --period out"
             }
-        })
+        };
+        Err(Usage(needs.into()))
     }
 
     /// Forwards connections from the network to a program.
@@ -202,7 +202,8 @@ impl Relay {
     ) -> anyhow::Result<()> {
         let listener = KernelListener::bind(from).with_context(|| format!("listening on {from}"))?;
         listener.set_nonblocking(true)?;
-        print_note(&format!("relay: listening on {from}"));
+        // Port 0 lets the kernel choose.
+        print_note(&format!("relay: listening on {}", listener.local_addr()?));
         std::thread::scope(|scope| -> anyhow::Result<()> {
             while tally.admit(self.connections_max, self.count) {
                 let accepted = accept(&listener)?;
@@ -219,6 +220,14 @@ impl Relay {
             }
             Ok(())
         })
+    }
+}
+
+/// An address with a port: no program and no peer is at port 0.
+fn with_port(option: &str, address: SocketAddr) -> Result<SocketAddr, Usage> {
+    match address.port() {
+        0 => Err(Usage(format!("{option} {address}: give a port of 1 to 65535"))),
+        _ => Ok(address),
     }
 }
 

@@ -25,13 +25,10 @@ pub fn write(folder: &Path, text: Text<'_>) -> PathBuf {
 }
 
 /// Starts a daemon as `a`, whose `xdp` link at the first end of `cable` has room for TCP connections; `daemon` are lines of its
-/// table `[daemon]`.
+/// table `[daemon]`, and of other tables.
 pub fn with_flows(network: &Network, folder: &Path, cable: Cable, daemon: &str) -> Program {
     let socket = folder.join("a.sock");
-    let link = format!(
-        "{}interrupt_defer = \"20us\"\nrate = \"1Gbit/s\"\nflows_max = 16\nlisteners_max = 2\n",
-        cable.link(0, "xdp")
-    );
+    let link = link_with_flows(cable);
     let processor = r#"profile_measure = false
         best_effort_host = true
         costs = { send_message = "1us", send_packet = "1us", send_packet_later = "1us", forward_packet = "1us",
@@ -39,6 +36,12 @@ pub fn with_flows(network: &Network, folder: &Path, cable: Cable, daemon: &str) 
     let text =
         Text { name: "a", socket: &socket, processor, daemon, hello: HELLO, signalling: "", link: &link };
     Program::start(folder, text, |line| network.inside(0, line))
+}
+
+/// Lines of a `[[link]]` with room for TCP connections, at the first end of `cable`.
+pub fn link_with_flows(cable: Cable) -> String {
+    let link = cable.link(0, "xdp");
+    format!("{link}interrupt_defer = \"20us\"\nrate = \"1Gbit/s\"\nflows_max = 16\nlisteners_max = 2\n")
 }
 
 impl Program {

@@ -1,6 +1,7 @@
 //! The engine as the service uses it. `ipc` does not depend on the engine: the crate that has an engine
 //! implements this trait.
 
+use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use punctual_proto::node::Node;
 use thiserror::Error;
 
 use punctual_engine::capture::CaptureFilter;
+use punctual_engine::tcp::TcpRefusal;
 use punctual_ipc::api::{CapturedLink, EngineStatus};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_ipc::wake::{Alarm, Rank};
@@ -158,6 +160,10 @@ pub trait Host {
     /// PORT@HOST" at its source, "PORT from HOST" at its sink. Lines of one `account` take no room from those
     /// of others.
     fn channel_closed(&self, account: UserId, what: &str, reason: CloseReason);
+
+    /// Logs that a connection was refused which a listener of `account` had opened for `peer`. Lines of one `account` take no room
+    /// from those of others.
+    fn tcp_refused(&self, account: UserId, peer: SocketAddr, why: &TcpRefusal);
 
     /// The processor's counters, for `status`.
     fn statistics(&self) -> EngineStatus;

@@ -58,11 +58,21 @@ pub(crate) fn best_effort_call(costs: &CpuCosts, segment: RtuCost, packet_bytes:
 /// Packets that every path carries, over IPv4 (RFC 791) and IPv6 (RFC 8200 5), in bytes.
 const IP_PACKET_BYTES_MIN: [u32; 2] = [576, 1_280];
 
+/// A link with room for connections.
+#[derive(Clone, Debug)]
+pub(crate) struct TcpLink {
+    pub id: LinkId,
+    /// Its longest packet.
+    pub packet_bytes: u32,
+    /// Its device. A link without one serves all addresses.
+    pub device: Option<String>,
+}
+
 /// What TCP of a host is made of.
 #[derive(Clone, Debug)]
 pub(crate) struct TcpSetup {
-    /// Links with room for connections, and the longest packet of each.
-    pub links: Vec<(LinkId, u32)>,
+    /// Links with room for connections.
+    pub links: Vec<TcpLink>,
     /// What a segment is declared to take.
     pub segment: RtuCost,
     /// What the doorbell of a program costs the processor for each segment of a class with a budget, which pays for its rings:
@@ -85,6 +95,17 @@ pub enum TcpError {
         peer: IpAddr,
         /// What the kernel answers.
         why: String,
+    },
+    /// Connections to the address come over no link of this host.
+    #[error(
+        "no link with flows_max above 0 is on a device that has {address}{}: give an address of such a link's device",
+        on(devices)
+    )]
+    NoLink {
+        /// The address.
+        address: IpAddr,
+        /// Devices that have it.
+        devices: Vec<String>,
     },
     /// The listener was closed.
     #[error("the listener is closed")]
@@ -114,6 +135,11 @@ pub enum TcpError {
     /// The engine has ended, or this is its own thread.
     #[error(transparent)]
     Call(#[from] CallError),
+}
+
+/// Names devices, if there are any.
+fn on(devices: &[String]) -> String {
+    if devices.is_empty() { String::new() } else { format!(" (it is on {})", devices.join(", ")) }
 }
 
 /// Rings of a program's doorbell that the budget of a connection pays for, for each segment: bytes to send, and room for

@@ -15,7 +15,7 @@ use punctual_engine::{EngineHandle, HostMemory};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_ipc::wake::Alarm;
 use punctual_link::NextHop;
-use punctual_link::kernel::{HopState, PortHold};
+use punctual_link::kernel::{HopState, PortHold, devices_with};
 use punctual_os::calls::{self, Forbidden, ThreadKind};
 use punctual_os::random_u64;
 use punctual_proto::Nanos;
@@ -25,7 +25,7 @@ use punctual_proto::limits::RAW_TAG_BYTES;
 
 use super::releaser::{Living, Release, release_all};
 use super::segments::{Keep, segment_ring};
-use super::{SEGMENTS, TcpError, TcpSetup, TcpWish, segment_bytes, terms};
+use super::{SEGMENTS, TcpError, TcpLink, TcpSetup, TcpWish, segment_bytes, terms};
 
 pub(crate) type Handle = EngineHandle<OutboxReader, InboxWriter>;
 /// A program's rings.
@@ -68,8 +68,8 @@ pub(super) fn confine(forbidden: Forbidden) {
 /// TCP of an engine.
 pub(crate) struct Opener {
     pub(super) handle: Handle,
-    /// Links with room for flows, and the longest packet of each.
-    links: Vec<(LinkId, u32)>,
+    /// Links with room for flows.
+    links: Vec<TcpLink>,
     /// What a segment is declared to take.
     pub(super) segment: RtuCost,
     /// See [`TcpSetup::rings`].
@@ -169,7 +169,7 @@ impl Opener {
     pub fn start(handle: Handle, setup: TcpSetup) -> Result<Self, TcpError> {
         let TcpSetup { links, segment, rings, forbidden } = setup;
         let alarm = Alarm::new()?;
-        links.iter().try_for_each(|link| serve(&handle, *link, segment, &alarm))?;
+        links.iter().try_for_each(|link| serve(&handle, (link.id, link.packet_bytes), segment, &alarm))?;
         let (releaser, releases) = channel();
         let living = Living::default();
         let theirs = living.clone();
@@ -186,7 +186,8 @@ impl Opener {
     /// Begins to look for the way to a peer: the first link whose device the kernel routes it over.
     pub fn look_up(&self, peer: IpAddr) -> LookUp {
         let why = "there is no such link".to_owned();
-        LookUp { peer, links: self.links.iter().copied().collect(), asked: None, why }
+        let links = self.links.iter().map(|link| (link.id, link.packet_bytes)).collect();
+        LookUp { peer, links, asked: None, why }
     }
 
     /// Whether the kernel has answered; never waits. `None`: look again soon.
@@ -284,7 +285,15 @@ impl Opener {
         Ok((begun??, flow))
     }
 
-    /// Begins to listen; waits for admission. `notify` is called when a connection waits, on the processor's thread.
+    /// The link on whose device `local` is, and its longest packet: connections to this address come there.
+    fn link_of(&self, local: IpAddr) -> Result<(LinkId, u32), TcpError> {
+        let devices = devices_with(local)?;
+        let serves = |link: &&TcpLink| link.device.as_ref().is_none_or(|device| devices.contains(device));
+        let link = self.links.iter().find(serves).map(|link| (link.id, link.packet_bytes));
+        link.ok_or(TcpError::NoLink { address: local, devices })
+    }
+
+    /// Begins to listen on the link that [`Self::link_of`] finds; waits for admission. `notify` is called when a connection waits, on the processor's thread.
     pub fn listen(
         &self,
         local: SocketAddr,
@@ -293,7 +302,7 @@ impl Opener {
         notify: impl FnMut() + Send + 'static,
     ) -> Result<Listener, TcpError> {
         let hold = PortHold::take(local)?;
-        let &(link, packet_bytes) = self.links.first().ok_or(TcpRefusal::NoTcp)?;
+        let (link, packet_bytes) = self.link_of(local.ip())?;
         let segment_bytes = segment_bytes(packet_bytes, local.ip())?;
         let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes, &self.alarm)?;
         let TcpTerms { output, sending, inlet, .. } =

@@ -1,7 +1,7 @@
 //! The state and the settings of a link's device in the host's kernel: the parts of a driver that do not
 //! handle packets.
 //!
-//! - Facts come by netlink: [`Device`], [`route_to`], [`resolve`]; [`Watcher`] follows them.
+//! - Facts come by netlink: [`Device`], [`devices_with`], [`route_to`], [`resolve`]; [`Watcher`] follows them.
 //! - [`hops()`] follows the next hop of each connection to other hosts; a [`PortHold`] keeps its port from others.
 //! - Kernel traffic on the device is bounded by a shaper, receive work runs in [`napi`] threads of a chosen
 //!   priority, interrupts may be deferred: [`DeviceCare`] sets all of it up for one device and puts everything back
@@ -18,6 +18,7 @@
 //! only read what a housekeeping thread puts into a mailbox, for which they never wait.
 
 mod account;
+mod addresses;
 #[doc(hidden)]
 pub mod answers;
 mod attributes;
@@ -41,6 +42,7 @@ mod watch;
 
 pub use crate::mac::Mac;
 pub use account::{Account, DeviceCondition, Watched};
+pub use addresses::devices_with;
 pub use care::{CareOptions, CareStatus, DeviceCare, Leftover, leftovers};
 pub use classes::FIRST_CLASS;
 pub use device::{Device, XdpAttachment, XdpFeatures};

@@ -293,9 +293,17 @@ const SERVICE: &[Call] = &[
 
 /// Calls of the threads that make what TCP connections need, and drop it again.
 const TCP: &[Call] = &[
-    call!(SYS_socket, &[&[INET], &[INET6]], "holds a local port"),
+    call!(
+        SYS_socket,
+        &[&[INET], &[INET6], &[NETLINK, is(2, libc::NETLINK_ROUTE)]],
+        "holds a local port; netlink: the device that has an address",
+    ),
     call!(SYS_bind, "the same"),
     call!(SYS_getsockname, "the same"),
+    call!(SYS_connect, &[&[is(2, NETLINK_ADDRESS_BYTES)]], "netlink alone: addresses of IP are longer"),
+    call!(SYS_setsockopt, &[&[is(1, libc::SOL_NETLINK)]], "netlink"),
+    call!(SYS_sendto, &[&[is(5, 0)]], "netlink: to the kernel, which it is connected to"),
+    call!(SYS_recvfrom, "netlink"),
     call!(SYS_close, "gives a port back; rings"),
     call!(SYS_clock_nanosleep, "waits for the kernel's route"),
     call!(SYS_write, &[&[is_long(2, EVENTFD_BYTES)]], "8 bytes: wakes a thread of the daemon"),
@@ -316,6 +324,8 @@ const TCP: &[Call] = &[
 ];
 
 const NETLINK: Argument = is(0, libc::AF_NETLINK);
+/// `struct sockaddr_nl`.
+const NETLINK_ADDRESS_BYTES: libc::c_int = 12;
 const INET: Argument = is(0, libc::AF_INET);
 const INET6: Argument = is(0, libc::AF_INET6);
 

@@ -136,6 +136,22 @@ fn threads_that_a_service_starts_are_confined_like_it_and_more() {
     assert_eq!(refused, 1);
 }
 
+/// It holds ports of IP, and asks the kernel by netlink; it connects to no host, and sends nothing to one.
+#[test]
+fn a_thread_for_tcp_reaches_no_other_host() {
+    use rustix::net::{AddressFamily, SendFlags, SocketType, connect, sendto, socket};
+    let (answers, refused) = on(ThreadKind::Tcp, || {
+        let peer = std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 9);
+        let own = socket(AddressFamily::INET, SocketType::STREAM, None).expect("to hold a port");
+        let netlink = socket(AddressFamily::NETLINK, SocketType::RAW, None);
+        let raw = socket(AddressFamily::PACKET, SocketType::RAW, None);
+        let sent = sendto(&own, b"x", SendFlags::empty(), &peer).map(drop);
+        (netlink.map(drop), [raw.map(drop), connect(&own, &peer), sent])
+    });
+    assert_eq!(answers, (Ok(()), [Err(Errno::PERM); 3]));
+    assert_eq!(refused, 3);
+}
+
 #[test]
 fn no_filter_is_set_unless_requested() {
     let done = std::thread::spawn(|| {

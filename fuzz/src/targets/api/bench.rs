@@ -3,11 +3,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use punctual_engine::capture::CaptureFilter;
+use punctual_engine::tcp::TcpRefusal;
 use punctual_host::DaemonTcp;
 use punctual_host::config::TcpRights;
 use punctual_host::service::{ClientId, Effect, Host, HostGone, Service};
@@ -170,6 +172,8 @@ impl Host for Engine {
     fn stage_changed(&self, _: &BrokenStage, _: bool) {}
 
     fn channel_closed(&self, _: UserId, _: &str, _: CloseReason) {}
+
+    fn tcp_refused(&self, _: UserId, _: SocketAddr, _: &TcpRefusal) {}
 
     fn statistics(&self) -> EngineStatus {
         EngineStatus::default()

@@ -21,7 +21,6 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             Phase::Asked(_, answer) => answer,
             _ => None,
         };
-        tracing::warn!(peer = %place.flow.remote, %refusal, "a TCP connection was refused");
         (place.owned.notify)(TcpEvent::Refused(refusal.clone()));
         let link = place.way.link();
         self.give_back_tcp(index, at);

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use punctual_engine::tcp::{Flow, TcpStatus};
+use punctual_engine::tcp::{Flow, TcpRefusal, TcpStatus};
 use punctual_ipc::api::{Answer, ApiError, Push, Resource, TcpConnectionStatus, TcpEnd};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_proto::api::{RequestError, RtuClass, UserId};
@@ -36,8 +36,7 @@ type Ends = (OutboxReader, InboxWriter);
 
 impl<H: Host> Service<H> {
     pub(super) fn tcp(&self) -> Result<&DaemonTcp, ApiError> {
-        let missing =
-            || ApiError::Tcp(TcpError::Refused(punctual_engine::tcp::TcpRefusal::NoTcp).to_string());
+        let missing = || ApiError::Tcp(TcpError::Refused(TcpRefusal::NoTcp).to_string());
         self.host.tcp().ok_or_else(missing)
     }
 
@@ -287,7 +286,10 @@ impl<H: Host> Service<H> {
                 }
                 self.answer_open(channel);
             }
-            TcpHostEvent::Refused(refusal) => self.fail_tcp(channel, ApiError::Tcp(refusal.to_string())),
+            TcpHostEvent::Refused(refusal) => {
+                self.note_refused(channel, &refusal);
+                self.fail_tcp(channel, ApiError::Tcp(refusal.to_string()));
+            }
             TcpHostEvent::Ended(why) => self.tcp_ended(channel, why),
             TcpHostEvent::TimeWait => self.drop_tcp_rings(channel),
             TcpHostEvent::Rests => self.count_resting(channel),
@@ -298,6 +300,14 @@ impl<H: Host> Service<H> {
                 self.release_tcp(channel);
             }
             TcpHostEvent::Listening(result) => self.tcp_listens(channel, result),
+        }
+    }
+
+    /// A connection that a listener has opened is refused: the log of the host says so.
+    fn note_refused(&self, channel: ChannelId, why: &TcpRefusal) {
+        let Some(End { stage: Stage::Tcp(tcp), account, .. }) = self.ends.get(&channel) else { return };
+        if let Some(flow) = tcp.flow {
+            self.host.tcp_refused(*account, flow.remote, why);
         }
     }
 

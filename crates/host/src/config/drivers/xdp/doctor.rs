@@ -98,8 +98,14 @@ fn locked_memory(links: &[&XdpSettings]) -> Finding {
     let frames: u64 = links.iter().map(|link| link.memory_bytes(frame)).sum();
     let bytes = frames * links.len() as u64;
     let limit = getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX);
-    let enough = capabilities().contains(CapabilitySet::IPC_LOCK) || limit >= bytes;
-    let found = format!("frames take {} KiB, the limit is {} KiB", bytes >> 10, limit >> 10);
+    let is_unlimited = capabilities().contains(CapabilitySet::IPC_LOCK);
+    let most = if is_unlimited {
+        "without a limit by CAP_IPC_LOCK".to_owned()
+    } else {
+        format!("the limit is {} KiB", limit >> 10)
+    };
+    let enough = is_unlimited || limit >= bytes;
+    let found = format!("frames take {} KiB, {most}", bytes >> 10);
     let fix = "run punctuald with CAP_IPC_LOCK or LimitMEMLOCK=infinity (ulimit -l unlimited), or configure fewer frames";
     Finding::judge("xdp locked memory", found, enough, Finding::problem, fix)
 }
