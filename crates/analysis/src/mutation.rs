@@ -87,6 +87,8 @@ pub enum Mutation {
     OneRefreshOnly,
     /// A forwarder's driver gets only the buffers of the bounds, without the message that completes late.
     FilterWithoutCompleting,
+    /// A driver keeps the filter of a channel that has ended.
+    FilterStays,
     /// A timer of a handler that is moved is lost.
     MovedTimerLost,
     /// A handler that is removed keeps its places in admission.

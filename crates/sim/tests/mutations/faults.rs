@@ -69,6 +69,7 @@ pub const FAULTS: &[Fault] = &[
         "the forwarder's filter without its one extra message",
         C::Hop(Hop::Buffers),
     ),
+    fault(M::FilterStays, "the filter of an ended channel stays", C::Drawn),
     fault(M::MovedTimerLost, "a handler's timer lost when it is moved", C::Tcp),
     fault(M::RemovedHandlerKeepsPlaces, "a handler that is removed keeps its places", C::Tcp),
     fault(M::BudgetPacketAsBestEffort, "a packet of a handler's budget queued as best effort", C::Tcp),

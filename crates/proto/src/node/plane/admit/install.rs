@@ -202,7 +202,9 @@ impl<M: Memory> Plane<M> {
         }
         if let Some(link) = clip.local.link_in {
             self.channels.paths.remove(&clip.local.path, channel);
-            self.context.news.filters.push_back((link, FilterChange::Clear(clip.local.path)));
+            if !active(Mutation::FilterStays) {
+                self.context.news.filters.push_back((link, FilterChange::Clear(clip.local.path)));
+            }
         }
         self.context.processor.remove_handler(clip.handler);
         let reservation = match &clip.role {
