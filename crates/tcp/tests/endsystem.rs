@@ -607,6 +607,22 @@ fn a_connection_without_a_program_does_not_wait_for_ever() {
     assert_eq!(world.hosts[0].tcp.status(client), None);
 }
 
+/// A peer that vanishes: what a program has left behind is tried for 100 s, not for the user timeout of 15 min.
+#[test]
+fn a_connection_without_a_program_gives_a_silent_peer_up() {
+    let mut world = World::new(5, 0, 4);
+    world.open();
+    let (now, client) = (world.now, world.program(0).cloned().expect("open"));
+    world.faults = 1_000;
+    assert!(client.outbox.send(&[1; 100], now));
+    world.hosts[0].tcp.release(client.index, now);
+    let is_over = |world: &World| world.status(0).is_some_and(|it| it.state == State::Closed);
+    assert!(!world.run(Nanos::from_secs(95), |_| {}, is_over));
+    assert_eq!(world.status(0).expect("there").state, State::FinWait1);
+    assert!(world.run(Nanos::from_secs(10), |_| {}, is_over));
+    assert_eq!(world.status(0).expect("there").ended, Some(Ended::TimedOut));
+}
+
 /// There are as many connections as the driver has flows.
 #[test]
 fn indices_end_and_come_again() {

@@ -21,6 +21,9 @@ const DELIVERIES_MAX: usize = 4;
 const TAKEN_BYTES_MAX: usize = 4_096;
 /// Time in FIN-WAIT-2 after which a connection without a program is forgotten, as other systems do.
 const ORPHAN_LIFE: Nanos = Nanos::from_secs(60);
+/// Longest user timeout of a connection without a program, whose bytes or FIN the peer does not acknowledge: the least of RFC 9293
+/// 3.8.3 (RFC 1122 4.2.3.5). No program waits for the result, and the connection counts against its user's quota.
+const ORPHAN_TIMEOUT: Nanos = Nanos::from_secs(100);
 
 /// The program's rings: bytes to send in messages of any length, and bytes that came in messages of at most `chunk_bytes`. An
 /// empty message is the end of the stream.
@@ -341,6 +344,8 @@ impl<M: Memory> Entry<M> {
     pub fn release(&mut self, now: Instant) {
         self.program.gone_since.get_or_insert(now);
         self.program.closes = true;
+        let timeout = self.connection.config().user_timeout.min(ORPHAN_TIMEOUT);
+        self.connection.set(Setting::UserTimeout(timeout));
         let is_pointless = match self.connection.state() {
             State::SynSent => true,
             State::TimeWait | State::Closed => false,
