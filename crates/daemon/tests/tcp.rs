@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::census::holdings;
 use common::eventually;
 use common::network::{Cable, Network};
-use common::program::{Program, folder, link_with_flows, with_flows};
+use common::program::{Program, folder, link_with_flows, with_flows, with_link};
 use common::users::as_user;
 use punctual::tcp::{Ended, Qos, State, TcpError};
 use punctual::{BitRate, Endsystem, Nanos};
@@ -232,6 +232,35 @@ fn a_listener_is_at_the_link_of_its_address() {
         let line = punctual::one_line(&root.bind_tcp(local, LOW_DELAY, 4).err().expect("no link is there"));
         assert!(line.contains(&format!("has {address} (it is on {device})")), "{line}");
     }
+    drop(daemon);
+}
+
+/// More than the thread that begins them takes at a time. None has an answer before all have asked.
+#[test]
+fn many_connections_at_once_all_open() {
+    const COUNT: usize = 48;
+    let Some(network) = Network::new("tcpm", 2) else { return };
+    network.join(CABLE);
+    let folder = folder("tcpm");
+    let daemon = with_link(&network, &folder, &link_with_flows(CABLE).replace("= 16", "= 64"), "");
+    let root = daemon.connect();
+    let listener = network.within(1, || TcpListener::bind(at(1, 8_080))).expect("a listener");
+    let blackhole = format!("blackhole {}/32", at(0, 0).ip());
+    network.run(1, &format!("ip route add {blackhole}"));
+    std::thread::scope(|scope| {
+        let opens: Vec<_> =
+            (0..COUNT).map(|_| scope.spawn(|| root.connect_tcp(at(1, 8_080), Qos::BestEffort))).collect();
+        let waits = |it: &punctual::tcp::ConnectionStatus| it.state == State::SynSent;
+        eventually("all wait for an answer", || {
+            root.tcp_connections().expect("a list").iter().filter(|it| waits(it)).count() == COUNT
+        });
+        network.run(1, &format!("ip route del {blackhole}"));
+        let streams: Vec<_> = opens.into_iter().map(|open| open.join().expect("no panic")).collect();
+        let refused: Vec<_> = streams.iter().filter_map(|stream| stream.as_ref().err()).collect();
+        assert!(refused.is_empty(), "{refused:?}");
+        let kernels: Vec<_> = (0..COUNT).map(|_| listener.accept().expect("a connection")).collect();
+        drop((streams, kernels));
+    });
     drop(daemon);
 }
 

@@ -27,14 +27,17 @@ pub fn write(folder: &Path, text: Text<'_>) -> PathBuf {
 /// Starts a daemon as `a`, whose `xdp` link at the first end of `cable` has room for TCP connections; `daemon` are lines of its
 /// table `[daemon]`, and of other tables.
 pub fn with_flows(network: &Network, folder: &Path, cable: Cable, daemon: &str) -> Program {
+    with_link(network, folder, &link_with_flows(cable), daemon)
+}
+
+/// Starts a daemon as `a` on the first host, with these lines of its link.
+pub fn with_link(network: &Network, folder: &Path, link: &str, daemon: &str) -> Program {
     let socket = folder.join("a.sock");
-    let link = link_with_flows(cable);
     let processor = r#"profile_measure = false
         best_effort_host = true
         costs = { send_message = "1us", send_packet = "1us", send_packet_later = "1us", forward_packet = "1us",
                   receive_packet = "1us", deliver_message = "1us", copy_kib = "200ns", cold_start = "20us" }"#;
-    let text =
-        Text { name: "a", socket: &socket, processor, daemon, hello: HELLO, signalling: "", link: &link };
+    let text = Text { name: "a", socket: &socket, processor, daemon, hello: HELLO, signalling: "", link };
     Program::start(folder, text, |line| network.inside(0, line))
 }
 

@@ -23,6 +23,7 @@ use super::opener::{
     Accepting, Handle, Listener, LookUp, Notify, Opener, Prepared, ProgramRings, TcpNews, confine,
 };
 use super::paths::Join;
+use super::turns::Turns;
 use super::{LOOK_UP_PAUSE, RING, TcpError, TcpSetup, TcpWish, api_end, engine_setting};
 
 /// What happened to a connection or a listener.
@@ -85,8 +86,9 @@ impl Reporter {
 
 /// How far a handle's connection or listener is.
 enum Place {
-    /// The connection begins. The program may have closed it meanwhile.
+    /// The connection or listener of this user begins. The program may have closed it meanwhile.
     Beginning {
+        user: UserId,
         is_closed: bool,
     },
     Connection(TcpId),
@@ -107,6 +109,7 @@ pub struct DaemonTcp {
 #[derive(Default)]
 struct Table {
     places: HashMap<ChannelId, Place>,
+    turns: Turns<Job>,
     /// Connections that wait for a listener's next one, in order.
     accepting: VecDeque<(ChannelId, Prepared)>,
     happened: VecDeque<(ChannelId, TcpHostEvent)>,
@@ -185,20 +188,38 @@ impl DaemonTcp {
         let _ = self.jobs.send(job);
     }
 
-    fn expect(&self, channel: ChannelId) {
-        self.table.borrow_mut().places.insert(channel, Place::Beginning { is_closed: false });
+    /// Gives the thread a job as soon as it is its user's turn.
+    fn begin(&self, channel: ChannelId, user: UserId, job: Job) {
+        let mut table = self.table.borrow_mut();
+        table.places.insert(channel, Place::Beginning { user, is_closed: false });
+        if let Some(job) = table.turns.enter(user, channel, job) {
+            self.order(job);
+        }
     }
 
-    /// Begins a connection.
-    pub fn connect(&self, channel: ChannelId, peer: SocketAddr, class: RtuClass, rings: ProgramRings) {
-        self.expect(channel);
-        self.order(Job::Connect { channel, peer, wish: TcpWish::of(class), rings: Box::new(rings) });
+    /// The thread is done with a job: its user's next one may begin.
+    fn has_begun(&self, table: &mut Table, channel: ChannelId) {
+        let Some(Place::Beginning { user, .. }) = table.places.get(&channel) else { return };
+        if let Some(job) = table.turns.next(*user) {
+            self.order(job);
+        }
+    }
+
+    /// Begins a connection of this user.
+    pub fn connect(
+        &self,
+        (channel, user): (ChannelId, UserId),
+        peer: SocketAddr,
+        class: RtuClass,
+        rings: ProgramRings,
+    ) {
+        let job = Job::Connect { channel, peer, wish: TcpWish::of(class), rings: Box::new(rings) };
+        self.begin(channel, user, job);
     }
 
     /// Makes a connection of two channels.
-    pub fn join(&self, channel: ChannelId, join: Join, rings: ProgramRings) {
-        self.expect(channel);
-        self.order(Job::Join { channel, join, rings: Box::new(rings) });
+    pub fn join(&self, (channel, user): (ChannelId, UserId), join: Join, rings: ProgramRings) {
+        self.begin(channel, user, Job::Join { channel, join, rings: Box::new(rings) });
     }
 
     /// A channel of a connection has ended.
@@ -207,9 +228,14 @@ impl DaemonTcp {
     }
 
     /// Begins to listen.
-    pub fn listen(&self, channel: ChannelId, local: SocketAddr, class: RtuClass, backlog: u32) {
-        self.expect(channel);
-        self.order(Job::Listen { channel, local, backlog, wish: TcpWish::of(class) });
+    pub fn listen(
+        &self,
+        (channel, user): (ChannelId, UserId),
+        local: SocketAddr,
+        class: RtuClass,
+        backlog: u32,
+    ) {
+        self.begin(channel, user, Job::Listen { channel, local, backlog, wish: TcpWish::of(class) });
     }
 
     /// Accepts a connection of a listener, at once or as soon as one waits.
@@ -274,10 +300,14 @@ impl DaemonTcp {
 
     /// The program is gone, or has closed it: [`TcpHostEvent::Over`] follows.
     pub fn release(&self, channel: ChannelId) {
-        let mut table = self.table.borrow_mut();
+        let mut guard = self.table.borrow_mut();
+        let table = &mut *guard;
         let Some(place) = table.places.get_mut(&channel) else { return };
         match place {
-            Place::Beginning { is_closed } => *is_closed = true,
+            Place::Beginning { user, is_closed } => match table.turns.withdraw(*user, channel) {
+                Some(_) => table.over(channel),
+                None => *is_closed = true,
+            },
             // A stopped engine has ended it.
             Place::Connection(id) => drop(self.handle.release_tcp(*id)),
             Place::Accepting(_) => {
@@ -292,7 +322,7 @@ impl DaemonTcp {
                 table.over(channel);
             }
         }
-        self.announce(&table);
+        self.announce(table);
     }
 
     /// Rings for what a call has put into the queue: no report of another thread does.
@@ -324,7 +354,10 @@ impl DaemonTcp {
     }
 
     fn take(&self, table: &mut Table, channel: ChannelId, report: Report) {
-        let is_closed = matches!(table.places.get(&channel), Some(Place::Beginning { is_closed: true }));
+        let is_closed = matches!(table.places.get(&channel), Some(Place::Beginning { is_closed: true, .. }));
+        if matches!(report, Report::Begun(_) | Report::Listening(_)) {
+            self.has_begun(table, channel);
+        }
         match report {
             Report::Begun(Ok((id, flow))) => {
                 if is_closed {

@@ -10,6 +10,7 @@ pub(crate) mod opener;
 pub(crate) mod paths;
 mod releaser;
 mod segments;
+mod turns;
 
 use std::io;
 use std::net::IpAddr;

@@ -36,7 +36,6 @@ impl<H: Host> Service<H> {
         wanted: Wanted,
     ) -> Outcome {
         let Wanted { channels: [outgoing, incoming], peer, ports, class, accepts } = wanted;
-        self.check_beginning(account)?;
         let hosts = [self.node, self.host.resolve(&peer)?];
         let flow = Flow { local: path_address(hosts[0], ports[0]), remote: path_address(hosts[1], ports[1]) };
         self.check_rights(account, flow, accepts)?;
@@ -56,7 +55,7 @@ impl<H: Host> Service<H> {
             self.make_tcp(client, account, call, (asked, class, path_bytes(class)))?;
         self.take_channels(channel, Joined { outgoing, incoming });
         let join = Join { flow, outgoing, incoming, class, interval: out.contract.interval() };
-        self.tcp()?.join(channel, join, rings(outbox, inbox));
+        self.tcp()?.join((channel, account), join, rings(outbox, inbox));
         Ok(None)
     }
 

@@ -23,9 +23,6 @@ use crate::tcp::{
     CONNECTION_BYTES, LISTENER_BYTES, RESTING_BYTES, RING, TcpError, api_end, api_settings, api_state,
 };
 
-/// Connections and listeners of one user that may begin at a time: each takes a place in the queue of the thread that begins
-/// them.
-const BEGINNING_MAX: usize = 32;
 /// Handles of connections that the node is asked for at once.
 const HANDLES_AT_ONCE: usize = 32;
 /// Connections whose status the processor is asked for at once.
@@ -49,7 +46,6 @@ impl<H: Host> Service<H> {
         class: RtuClass,
     ) -> Outcome {
         self.tcp()?;
-        self.check_beginning(account)?;
         if !is_privileged(account) && !self.host.tcp_rights().may_connect(account, peer) {
             return Err(ApiError::Forbidden(format!(
                 "user {} may not connect to {peer}: allow it in [[daemon.tcp]] of the configuration",
@@ -57,7 +53,7 @@ impl<H: Host> Service<H> {
             )));
         }
         let (channel, (outbox, inbox)) = self.make_tcp(client, account, call, (Some(peer), class, 0))?;
-        self.tcp()?.connect(channel, peer, class, rings(outbox, inbox));
+        self.tcp()?.connect((channel, account), peer, class, rings(outbox, inbox));
         Ok(None)
     }
 
@@ -70,7 +66,6 @@ impl<H: Host> Service<H> {
         (class, backlog): (RtuClass, u32),
     ) -> Outcome {
         self.tcp()?;
-        self.check_beginning(account)?;
         if !is_privileged(account) && !self.host.tcp_rights().may_listen(account, local) {
             return Err(ApiError::Forbidden(format!(
                 "user {} may not listen at {local}: allow it in [[daemon.tcp]] of the configuration",
@@ -83,7 +78,7 @@ impl<H: Host> Service<H> {
         let stage = Stage::TcpListener { class, call: Some(call) };
         let end = End { more_bytes: bytes, ..End::new(client, account, stage, format!("TCP at {local}")) };
         self.ends.insert(channel, end);
-        self.tcp()?.listen(channel, local, class, backlog);
+        self.tcp()?.listen((channel, account), local, class, backlog);
         Ok(None)
     }
 
@@ -98,7 +93,6 @@ impl<H: Host> Service<H> {
         let Some(&Stage::TcpListener { class, call: None }) = end.map(|end| &end.stage) else {
             return Err(RequestError::Unknown.into());
         };
-        self.check_beginning(account)?;
         let (channel, (outbox, inbox)) = self.make_tcp(client, account, call, (None, class, 0))?;
         let accepting = self.tcp()?.accept(listener, channel, rings(outbox, inbox));
         accepting.map_err(|error| {
@@ -107,20 +101,6 @@ impl<H: Host> Service<H> {
         })?;
         self.handle_tcp();
         Ok(None)
-    }
-
-    /// A user has only so many connections and listeners that begin.
-    pub(super) fn check_beginning(&self, account: UserId) -> Result<(), ApiError> {
-        let begins = |end: &&End| match &end.stage {
-            Stage::Tcp(tcp) => tcp.call.is_some(),
-            Stage::TcpListener { call, .. } => call.is_some(),
-            _ => false,
-        };
-        let count = self.ends.values().filter(|end| end.account == account).filter(begins).count();
-        if count < BEGINNING_MAX {
-            return Ok(());
-        }
-        Err(ApiError::Tcp(format!("{count} connections of this user are being opened: wait for one of them")))
     }
 
     fn take_end(&mut self, account: UserId, bytes: u64) -> Result<(), ApiError> {
