@@ -1,7 +1,7 @@
 //! What has gone leaves nothing behind that changes a decision.
 
 use punctual_analysis::{
-    Admission, Blocking, Class, Demand, Interference, Nanos, Ppm, StageKey, StageModel, Urgency,
+    Admission, Blocking, Class, Demand, Interference, Nanos, Ppb, Ppm, Soft, StageKey, StageModel, Urgency,
 };
 
 /// A stage at which many channels have come and gone searches as far as one at which none has.
@@ -72,6 +72,51 @@ fn channels_that_are_gone_change_no_offer() {
                     fresh.offer(&newcomer, limit),
                     "{admission:?} {cost}"
                 );
+            }
+        }
+    }
+}
+
+/// A channel that is held again in other terms leaves nothing of its former ones, even if it was hard and is soft now, or
+/// the other way round: the stage offers what it offers where the channel had only the last terms.
+#[test]
+fn terms_that_were_replaced_change_no_offer() {
+    let model = StageModel {
+        blocking: Blocking::LargestUnit { best_effort: Nanos::from_micros(10) },
+        interference: Interference { sigma: Nanos::from_micros(20), rho: Ppm(10_000) },
+        utilisation_limit: Ppm::ONE,
+    };
+    let soft = Soft {
+        mean_period: Nanos::from_millis(40),
+        mean_over: Nanos::from_millis(100),
+        jitter: Nanos::ZERO,
+        miss_ratio: Ppb::new(10_000_000).expect("above 0"),
+    };
+    let of = |cost: u64, soft| {
+        let period = Nanos::from_millis(20);
+        let urgency = Urgency::of_period(Class::Guaranteed, period);
+        let (release_latency, early) = (Nanos::from_micros(30), Nanos::ZERO);
+        let (cost, unit_cost_max) = (Nanos::from_micros(cost), Nanos::from_micros(10));
+        Demand { cost, unit_cost_max, period, release_latency, early, urgency, soft }
+    };
+    let terms = [
+        (of(4_000, None), 6),
+        (of(3_000, Some(soft)), 16),
+        (of(2_000, None), 9),
+        (of(1_000, Some(soft)), 12),
+    ];
+    for admission in Admission::ALL {
+        for (first, last) in terms.iter().flat_map(|first| terms.iter().map(move |last| (first, last))) {
+            let (mut old, mut fresh) = ((admission.build)(model), (admission.build)(model));
+            let (key, what) = (StageKey(9), format!("{admission:?} {first:?} {last:?}"));
+            old.hold(key, &first.0, Nanos::from_millis(first.1)).expect("it fits");
+            for policy in [&mut old, &mut fresh] {
+                policy.hold(key, &last.0, Nanos::from_millis(last.1)).expect("it fits");
+            }
+            assert_eq!((old.bound(key), old.len()), (fresh.bound(key), 1), "{what}");
+            for cost in [100, 1_000, 2_000, 3_000, 5_000, 8_000] {
+                let (newcomer, limit) = (of(cost, None), Nanos::from_millis(18));
+                assert_eq!(old.offer(&newcomer, limit), fresh.offer(&newcomer, limit), "{what} {cost}");
             }
         }
     }

@@ -311,6 +311,9 @@ fn a_sink_stores_numbers_in_flight_and_of_ten_seconds_within_limits() {
     assert_eq!(remembered(&contract(10_000, 1_000)), 8_193, "but all that is under way");
     let most = u64::from(NUMBERS_REMEMBERED_MAX / 2 + 1);
     assert_eq!(remembered(&contract(100_000, 10_000)), most, "and never more than 65,536");
+    let bursts = |burst_messages_max, contract| Contract { burst_messages_max, ..contract };
+    assert_eq!(remembered(&bursts(200, contract(1, 100))), 129, "a burst is under way together");
+    assert_eq!(remembered(&bursts(5_000, contract(10_000, 1))), 4_097, "however long");
     let demotes = Contract { policing: Policing::Demote, ..contract(1, 100) };
     assert_eq!(remembered(&demotes), many, "demoted messages take numbers too");
 }

@@ -306,6 +306,31 @@ fn what_is_counted_is_what_was_seen() {
     assert!(seen.iter().all(|count| *count > 0), "nothing holds only because nothing happened: {all:?}");
 }
 
+/// A message that waits at its receiver's host for its deadline has come, and is not lost.
+#[test]
+fn what_waits_for_its_deadline_is_not_lost() {
+    let rate = Rate::per_second(100).unwrap();
+    let contract = Contract::new(3_000, rate, 2, Nanos::from_millis(60)).unwrap();
+    let contract = Contract { delivery: Delivery::AtDeadline, ..contract };
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract).unwrap();
+    let (mut held_max, mut received) = (0, 0);
+    for step in 0..200 {
+        if step % 10 == 0 && step < 100 {
+            assert!(open.outbox.send(&pattern(1, step / 10, 3_000), world.now));
+            world.nodes[0].handle_ring(open.source, world.now);
+        }
+        world.run_for(Nanos::from_millis(1));
+        while open.inbox.recv(|_, _| {}) {
+            received += 1;
+        }
+        let counters = world.nodes[1].channel(open.sink).expect("it lives").counters;
+        held_max = held_max.max(counters.messages_in - counters.messages_out);
+        assert_eq!((counters.lost, counters.messages_out), (0, received), "step {step}");
+    }
+    assert!(received == 10 && held_max > 3, "{received} {held_max}");
+}
+
 /// What a source refuses to send takes no number. A receiver that gets everything that was sent counts nothing as lost.
 #[test]
 fn what_a_source_drops_is_not_lost_on_the_way() {

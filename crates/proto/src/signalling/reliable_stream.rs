@@ -292,6 +292,21 @@ mod tests {
         assert_eq!(sender.len(), 1);
     }
 
+    /// Segments whose time to be sent again has come, and that are acknowledged before they were, are not sent again, even
+    /// if one before them is still missing.
+    #[test]
+    fn what_is_acknowledged_while_it_is_due_is_not_sent_again() {
+        let mut sender = SendStream::new(40, Nanos::from_millis(100));
+        (0..3).for_each(|_| sender.push(&[1; 38]).expect("room"));
+        (0..3).for_each(|number| assert!(!sender.sent(number, Instant(1))));
+        sender.handle_timeout(Instant(200_000_000), u32::MAX);
+        sender.acknowledge(Received { next: 0, later: 0b11 });
+        assert_eq!(sender.due().map(|(number, _)| number), Some(0));
+        assert!(sender.sent(0, Instant(200_000_000)));
+        assert_eq!(sender.due(), None);
+        assert_eq!(sender.len(), 3, "what is behind the missing one waits for it");
+    }
+
     #[test]
     fn a_segment_that_is_acknowledged_already_is_not_sent_again() {
         let mut sender = SendStream::new(40, Nanos::from_millis(100));

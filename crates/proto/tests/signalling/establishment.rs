@@ -1,6 +1,6 @@
 //! Establishment without faults: only admission and applications refuse.
 
-use punctual_analysis::{Instant, Nanos, Ppm};
+use punctual_analysis::{Contract, Instant, Nanos, Ppb, Ppm, Rate, Statistical};
 use punctual_proto::api::{
     ChannelRefusal, CloseReason, Event, Grant, OpenRequest, Receipt, RefuseCause, RequestError, UserId,
 };
@@ -401,6 +401,47 @@ fn a_drained_source_releases_before_its_time_is_over() {
     network.at(0, |s, now, stages| s.drained(channel, now, stages));
     network.run(70 * MILLI);
     assert!(network.nothing_held(), "D and the jitter allowance are enough for what was under way");
+}
+
+/// A host that stops gives a channel that is closing already no longer than it has: D and the jitter allowance, where its
+/// grace is longer.
+#[test]
+fn a_host_that_stops_waits_no_longer_for_what_a_closed_channel_has_lost() {
+    for stopped in [1, 2] {
+        let mut network = Network::line(1, 3, |_, _| {});
+        let channel = network.open(0, 2, 50);
+        assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+        network.close(0, channel);
+        network.at(0, |s, now, stages| s.drained(channel, now, stages));
+        network.run(10 * MILLI);
+        assert_eq!(network.states(stopped), ["draining"], "a packet is missing");
+        network.at(stopped, |s, now, stages| s.shutdown(now, stages));
+        assert!(network.hosts[stopped].config.signalling.grace > Nanos::from_millis(100));
+        network.run(60 * MILLI);
+        assert!(network.hosts[stopped].stages.held.is_empty(), "host {stopped}");
+    }
+}
+
+/// A message of a soft channel may miss at each stage, and may find no buffer in the pool of each host: all of this
+/// together as often as the contract allows, and no more.
+#[test]
+fn the_parts_of_a_miss_ratio_add_up_to_what_the_contract_allows() {
+    let miss_ratio = Ppb::new(10_000_000).expect("above 0");
+    let mean_rate = Rate::per_second(10).expect("a rate");
+    let statistical = Some(Statistical { mean_rate, mean_over: Nanos::from_secs(1), miss_ratio });
+    for count in 2..=5 {
+        let mut network = Network::line(1, count, |_, _| {});
+        let request = network.request(count - 1, 100);
+        let request = OpenRequest { contract: Contract { statistical, ..request.contract }, ..request };
+        network.at(0, |s, now, stages| s.open(request, now, stages)).expect("can be tried");
+        assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+        let parts = network.hosts.iter().flat_map(|host| &host.stages.committed).map(|(local, _, stages)| {
+            let part = local.soft.as_ref().expect("soft").miss_ratio;
+            part.parts() * (stages.len() as u32 + 1)
+        });
+        let sum: u32 = parts.sum();
+        assert!(sum <= miss_ratio.parts() && sum > miss_ratio.parts() / 100 * 99, "{count} hosts: {sum}");
+    }
 }
 
 #[test]

@@ -332,7 +332,7 @@ pub(super) fn relax_stage(
 
 /// Reports to a policy that counts early arrivals how early they may be now. If that breaks a bound, they may
 /// not be early.
-fn rehold(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage, early: Nanos) {
+pub(super) fn rehold(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage, early: Nanos) {
     if stage.demand.early == early || !counts_early(policy.admission(), stage) {
         return;
     }

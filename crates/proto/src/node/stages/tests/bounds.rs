@@ -171,3 +171,64 @@ fn how_early_work_may_be_is_what_was_admitted_where_that_counts() {
         assert_eq!(stages.link_early(&channel, MS(60)), MS(60), "links go by deadline");
     }
 }
+
+/// In an order in which early work is jitter, a channel is not early where that would break another one's bound: it keeps
+/// what the stage has admitted, and the stage still holds that.
+#[test]
+fn earliness_that_would_break_a_bound_is_not_taken() {
+    let model = StageModel {
+        blocking: Blocking::LargestUnit { best_effort: Nanos(1_000) },
+        interference: Interference::default(),
+        utilisation_limit: Ppm(950_000),
+    };
+    let demand = |cost, period| Demand {
+        cost: Nanos(cost),
+        unit_cost_max: Nanos(1_000),
+        period: Nanos(period),
+        release_latency: Nanos::ZERO,
+        early: Nanos::ZERO,
+        urgency: Urgency::of_period(Class::Guaranteed, Nanos(period)),
+        soft: None,
+    };
+    for admission in [Admission::FIXED_PRIORITY, Admission::RMDP] {
+        let mut policy = (admission.build)(model);
+        // There is time for one message of the channel ahead, and not for two.
+        let (ahead, behind) = (demand(20_000, 200_000), demand(20_000, 400_000));
+        let mut stage = HeldStage::new(ahead, Nanos(50_000));
+        policy.hold(StageKey(1), &behind, Nanos(55_000)).expect("it fits");
+        policy.hold(StageKey(2), &ahead, stage.bound).expect("it fits");
+        for (wanted, admitted) in [(100_000, 100_000), (300_000, 100_000), (5_000, 5_000), (190_000, 5_000)] {
+            policies::rehold(policy.as_mut(), StageKey(2), &mut stage, Nanos(wanted));
+            assert_eq!(stage.demand.early, Nanos(admitted), "{admission:?} {wanted}");
+            assert_eq!(policy.bound(StageKey(2)), Some(stage.bound));
+        }
+    }
+}
+
+/// A channel that a timer serves waits for the timer in a part of its bound: its processor promises the work within the
+/// rest, also after the bound has been relaxed.
+#[test]
+fn the_work_behind_a_timer_is_held_without_the_wait_for_it() {
+    let activation = Activation::Periodic { period: MS(5), packets: 2 };
+    let contract = Contract { activation, ..contract(1_000) };
+    let wait = contract.service(1_400).expect("it carries the contract").wait;
+    assert!(wait > MS(4), "{wait}");
+    for wanted in [MS(6), MS(8), MS(50)] {
+        let mut stages = stages_of(&config());
+        let channel = Arc::new(local_of(1, Role::Sink, contract, 1_400));
+        let held = |stages: &Stages| {
+            let policies = stages.asking.policies.as_ref().expect("here");
+            policies.cpu.bound(StageKey(1)).expect("held")
+        };
+        assert_eq!(hold(&mut stages, &channel)[0].bound, wait + held(&stages), "as offered");
+        stages.ask_final(&channel, &[wanted], &terms(Role::Sink));
+        assert_eq!(stages.poll_answer(), Some(Answer::Final(ChannelId(1))));
+        let relaxed = stages.take_relaxed(ChannelId(1)).expect("said");
+        assert!(relaxed.bounds[0] > relaxed.offered[0], "{wanted}");
+        assert_eq!(relaxed.bounds[0], wait + held(&stages), "{wanted}");
+        assert!(
+            held(&stages) <= contract.service(1_400).expect("the same").period,
+            "done before the next expiry"
+        );
+    }
+}
