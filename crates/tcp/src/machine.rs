@@ -152,6 +152,13 @@ impl Machine {
         socket.connect(context, remote, local).is_ok()
     }
 
+    /// Begins an active open anew, with nothing sent so far.
+    pub(crate) fn connect_again(&mut self, flow: Flow) {
+        self.socket_mut().abort();
+        // The flow allowed it before.
+        self.connect(flow);
+    }
+
     /// Begins a passive open. Returns whether the flow allows one.
     pub(crate) fn listen(&mut self, flow: Flow) -> bool {
         let local = (IpAddress::from(flow.local.ip()), flow.local.port());

@@ -170,6 +170,24 @@ fn no_reset_ends_time_wait() {
     assert_eq!(network.at(0, id).state(), State::TimeWait);
 }
 
+/// RFC 9293 3.5.1, figure 9: a peer that has begun anew sends an older SYN, and resets the old connection when it is answered. That
+/// reset ends TIME-WAIT, if it is the exact one, and the SYN that comes again finds the flow free.
+#[test]
+fn the_reset_of_a_peer_that_has_begun_anew_ends_time_wait() {
+    for (more, is_over) in [(0, true), (1, false), (u32::MAX, false)] {
+        let (mut network, id, last) = waiting(&Config::default());
+        let older = Segment { timestamp: later(&last, u32::MAX - 999), ..syn(&last) };
+        let answer = network.give(0, &older, &[]).expect("an acknowledgement");
+        assert_eq!((answer.flags, answer.ack), (Flags::default(), Some(last.seq)));
+        assert_eq!(network.at(0, id).state(), State::TimeWait);
+        let rst = Flags { rst: true, ..Flags::default() };
+        let seq = last.seq.wrapping_add(more);
+        let reset = Segment { flags: rst, seq, ack: None, timestamp: None, ..last };
+        assert_eq!(network.give(0, &reset, &[]), None);
+        assert_eq!(network.at(0, id).ended(), is_over.then_some(Ended::Closed), "{more}");
+    }
+}
+
 /// RFC 9293 3.10.7.4: a FIN that comes again is acknowledged, and the wait begins anew. A bare acknowledgement at the
 /// next number asks for nothing.
 #[test]

@@ -9,7 +9,8 @@ use std::time::Instant as Time;
 use punctual_engine::tcp::{Flow, Rings, TcpId};
 use punctual_ipc::ring::{InboxReader, OutboxWriter};
 
-use crate::tcp::opener::{Accepting, Listener, Notify, Opener, ProgramRings, TcpNews};
+use crate::tcp::listener::{Accepting, Listener};
+use crate::tcp::opener::{Notify, Opener, ProgramRings, TcpNews};
 use crate::tcp::{RING, TcpError, TcpWish, in_ring, out_ring};
 
 /// A program's ends of a connection.

@@ -1,5 +1,5 @@
-//! TCP for programs in other processes. A thread of its own begins connections and listeners, because the kernel's route and
-//! admission take time. What happens waits in a queue, and an alarm rings.
+//! TCP for programs in other processes. A thread of its own begins connections and listeners ([`begin`]). What happens waits in
+//! a queue, and an alarm rings.
 //!
 //! Ownership: this table knows the engine's connection of each handle, from the request until nothing of it is left
 //! ([`TcpHostEvent::Over`]). It belongs to the thread of the service.
@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use punctual_engine::tcp::{Flow, TcpId, TcpRefusal, TcpStatus};
 use punctual_ipc::api::{TcpEnd, TcpSetting};
@@ -19,12 +19,12 @@ use punctual_proto::Nanos;
 use punctual_proto::api::{RtuClass, UserId};
 use punctual_proto::ids::ChannelId;
 
-use super::opener::{
-    Accepting, Handle, Listener, LookUp, Notify, Opener, Prepared, ProgramRings, TcpNews, confine,
-};
+use super::listener::{Accepting, Listener};
+use super::opener::{Handle, Opener, Prepared, ProgramRings, TcpNews, confine};
 use super::paths::Join;
+use super::starter::{Job, Report, Reporter, begin};
 use super::turns::Turns;
-use super::{LOOK_UP_PAUSE, RING, TcpError, TcpSetup, TcpWish, api_end, engine_setting};
+use super::{RING, TcpError, TcpSetup, TcpWish, api_end, engine_setting};
 
 /// What happened to a connection or a listener.
 #[derive(Debug)]
@@ -45,43 +45,6 @@ pub enum TcpHostEvent {
     Over,
     /// The listener listens, or is refused.
     Listening(Result<(), TcpError>),
-}
-
-/// Reports of other threads.
-enum Report {
-    Begun(Result<(TcpId, Flow), TcpError>),
-    News(TcpNews),
-    Listening(Result<Listener, TcpError>),
-    /// A connection waits at a listener.
-    Waiting,
-}
-
-/// For the thread that begins.
-enum Job {
-    Connect { channel: ChannelId, peer: SocketAddr, wish: TcpWish, rings: Box<ProgramRings> },
-    Join { channel: ChannelId, join: Join, rings: Box<ProgramRings> },
-    Listen { channel: ChannelId, local: SocketAddr, backlog: u32, wish: TcpWish },
-    StopListening(Listener),
-}
-
-/// Sends reports, and rings.
-#[derive(Clone)]
-struct Reporter {
-    reports: Sender<(ChannelId, Report)>,
-    alarm: Alarm,
-}
-
-impl Reporter {
-    fn report(&self, channel: ChannelId, report: Report) {
-        // Without a receiver the service has ended.
-        let _ = self.reports.send((channel, report));
-        self.alarm.ring();
-    }
-
-    fn notify(&self, channel: ChannelId) -> Notify {
-        let reporter = self.clone();
-        Box::new(move |news| reporter.report(channel, Report::News(news)))
-    }
 }
 
 /// How far a handle's connection or listener is.
@@ -118,51 +81,6 @@ struct Table {
 /// The rings of a program in another process.
 pub fn rings(outbox: OutboxReader, inbox: InboxWriter) -> ProgramRings {
     ProgramRings { outbox, inbox, chunk_bytes: RING.1 }
-}
-
-/// A connection whose route is looked up.
-struct Pending(LookUp, ChannelId, SocketAddr, TcpWish, Box<ProgramRings>);
-
-/// The thread that begins connections and listeners: no peer whose route is unknown keeps others waiting.
-fn begin(opener: &Opener, jobs: &Receiver<Job>, reporter: &Reporter) {
-    let mut pending = Vec::new();
-    loop {
-        let job = if pending.is_empty() {
-            jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
-        } else {
-            jobs.recv_timeout(LOOK_UP_PAUSE)
-        };
-        match job {
-            Ok(Job::Connect { channel, peer, wish, rings }) => {
-                pending.push(Pending(opener.look_up(peer.ip()), channel, peer, wish, rings));
-            }
-            Ok(Job::Join { channel, join, rings }) => {
-                let begun = opener.join(join, *rings, reporter.notify(channel));
-                reporter.report(channel, Report::Begun(begun.map(|id| (id, join.flow))));
-            }
-            Ok(Job::Listen { channel, local, backlog, wish }) => {
-                let (notify, waiting) = (reporter.clone(), move || Report::Waiting);
-                let listener = opener.listen(local, backlog, wish, move || notify.report(channel, waiting()));
-                reporter.report(channel, Report::Listening(listener));
-            }
-            Ok(Job::StopListening(listener)) => drop(listener),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-        let mut waits = Vec::new();
-        for Pending(mut look_up, channel, peer, wish, rings) in pending {
-            let begun = match opener.poll(&mut look_up) {
-                None => {
-                    waits.push(Pending(look_up, channel, peer, wish, rings));
-                    continue;
-                }
-                Some(Ok(route)) => opener.connect_by(route, peer, &wish, *rings, reporter.notify(channel)),
-                Some(Err(error)) => Err(error),
-            };
-            reporter.report(channel, Report::Begun(begun));
-        }
-        pending = waits;
-    }
 }
 
 impl DaemonTcp {

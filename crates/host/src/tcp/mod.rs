@@ -6,10 +6,13 @@
 
 mod api;
 pub(crate) mod daemon;
+pub(crate) mod listener;
 pub(crate) mod opener;
 pub(crate) mod paths;
 mod releaser;
+mod route;
 mod segments;
+mod starter;
 mod turns;
 
 use std::io;
@@ -29,7 +32,6 @@ use punctual_proto::limits::RAW_TAG_BYTES;
 use thiserror::Error;
 
 pub use api::{api_end, api_settings, api_state, engine_setting};
-use opener::LOOK_UP_PAUSE;
 pub(crate) use segments::{in_ring, out_ring};
 
 /// Messages of a program's ring in each direction, and the bytes of one: what a program may write, or leave unread, beside the

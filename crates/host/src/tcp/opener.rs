@@ -1,21 +1,18 @@
 //! Begins connections and listeners for programs, whose rings others make.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant as Time};
 
 use punctual_engine::tcp::{
-    Accepted, Ended, EphemeralPorts, Flow, Rings, Secrets, TcpConfig, TcpConnect, TcpEvent, TcpId, TcpListen,
-    TcpParts, TcpRefusal, TcpTerms, TcpTimeWait,
+    Ended, EphemeralPorts, Flow, Rings, Secrets, TcpConfig, TcpConnect, TcpEvent, TcpId, TcpParts,
+    TcpRefusal, TcpTerms, TcpTimeWait,
 };
 use punctual_engine::{EngineHandle, HostMemory};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_ipc::wake::Alarm;
-use punctual_link::NextHop;
-use punctual_link::kernel::{HopState, PortHold, devices_with};
+use punctual_link::kernel::PortHold;
 use punctual_os::calls::{self, Forbidden, ThreadKind};
 use punctual_os::random_u64;
 use punctual_proto::Nanos;
@@ -24,8 +21,9 @@ use punctual_proto::ids::LinkId;
 use punctual_proto::limits::RAW_TAG_BYTES;
 
 use super::releaser::{Living, Release, release_all};
+use super::route::{LOOK_UP_PAUSE, Route};
 use super::segments::{Keep, segment_ring};
-use super::{SEGMENTS, TcpError, TcpLink, TcpSetup, TcpWish, segment_bytes, terms};
+use super::{SEGMENTS, TcpError, TcpLink, TcpSetup, TcpWish, terms};
 
 pub(crate) type Handle = EngineHandle<OutboxReader, InboxWriter>;
 /// A program's rings.
@@ -34,10 +32,6 @@ pub(crate) type ProgramRings = Rings<HostMemory<OutboxReader, InboxWriter>>;
 pub(crate) type Notify = Box<dyn FnMut(TcpNews) + Send>;
 type Parts = TcpParts<OutboxReader, InboxWriter>;
 
-/// How long the kernel is given to find the way to a peer.
-const ROUTE_WAIT: Duration = Duration::from_secs(3);
-/// How often to look whether it has found it.
-pub(super) const LOOK_UP_PAUSE: Duration = Duration::from_micros(200);
 /// Local ports that are tried before the kernel is taken to have none.
 const PORT_TRIES: u32 = 32;
 
@@ -69,7 +63,7 @@ pub(super) fn confine(forbidden: Forbidden) {
 pub(crate) struct Opener {
     pub(super) handle: Handle,
     /// Links with room for flows.
-    links: Vec<TcpLink>,
+    pub(super) links: Vec<TcpLink>,
     /// What a segment is declared to take.
     pub(super) segment: RtuCost,
     /// See [`TcpSetup::rings`].
@@ -81,24 +75,6 @@ pub(crate) struct Opener {
     ports: Mutex<(EphemeralPorts, Secrets)>,
     /// What rings of segments need; it never rings.
     pub(super) alarm: Alarm,
-}
-
-/// The way to a peer is asked for.
-pub(crate) struct LookUp {
-    peer: IpAddr,
-    /// Links that were not asked.
-    links: VecDeque<(LinkId, u32)>,
-    /// The link that is asked with its longest packet, and until when.
-    asked: Option<(LinkId, u32, NextHop, Time)>,
-    why: String,
-}
-
-/// The way to a peer.
-pub(crate) struct Route {
-    link: LinkId,
-    segment_bytes: u32,
-    hop: NextHop,
-    source: IpAddr,
 }
 
 /// Lets a link have connections.
@@ -119,12 +95,12 @@ fn serve(
 
 /// The parts of a connection for the engine.
 pub(crate) struct Prepared {
-    parts: Box<Parts>,
-    life: u64,
-    keep: Keep,
+    pub(super) parts: Box<Parts>,
+    pub(super) life: u64,
+    pub(super) keep: Keep,
 }
 
-fn prepare(
+pub(super) fn prepare(
     (wish, segment, rings_cost): (&TcpWish, RtuCost, Nanos),
     (link, segment_bytes): (LinkId, u32),
     (life, releaser, alarm): (u64, &Sender<Release>, &Alarm),
@@ -181,48 +157,6 @@ impl Opener {
         let ports = Mutex::new((EphemeralPorts::default(), Secrets::new(secret.to_le_bytes())));
         let lives = Arc::default();
         Ok(Self { handle, links, segment, rings, releaser, living, lives, ports, alarm })
-    }
-
-    /// Begins to look for the way to a peer: the first link whose device the kernel routes it over.
-    pub fn look_up(&self, peer: IpAddr) -> LookUp {
-        let why = "there is no such link".to_owned();
-        let links = self.links.iter().map(|link| (link.id, link.packet_bytes)).collect();
-        LookUp { peer, links, asked: None, why }
-    }
-
-    /// Whether the kernel has answered; never waits. `None`: look again soon.
-    pub fn poll(&self, look_up: &mut LookUp) -> Option<Result<Route, TcpError>> {
-        loop {
-            let Some((link, packet_bytes, hop, until)) = &look_up.asked else {
-                let Some((link, packet_bytes)) = look_up.links.pop_front() else {
-                    let (peer, why) = (look_up.peer, std::mem::take(&mut look_up.why));
-                    return Some(Err(TcpError::NoRoute { peer, why }));
-                };
-                let hop = match self.handle.next_hop(link, look_up.peer) {
-                    Ok(Ok(hop)) => hop,
-                    Ok(Err(refusal)) => return Some(Err(refusal.into())),
-                    Err(error) => return Some(Err(error.into())),
-                };
-                look_up.asked = Some((link, packet_bytes, hop, Time::now() + ROUTE_WAIT));
-                continue;
-            };
-            look_up.why = match hop.state() {
-                Some(HopState::Known(route)) => {
-                    let bytes = segment_bytes(*packet_bytes, look_up.peer);
-                    let (link, hop, mtu) = (*link, hop.clone(), route.mtu);
-                    return Some(bytes.map(|bytes| Route {
-                        link,
-                        segment_bytes: bytes.min(mtu),
-                        hop,
-                        source: route.source,
-                    }));
-                }
-                Some(HopState::Refused(why)) => why,
-                _ if Time::now() >= *until => "the kernel does not answer".to_owned(),
-                _ => return None,
-            };
-            look_up.asked = None;
-        }
     }
 
     /// A local port that is free for a connection to `remote`, held.
@@ -283,124 +217,5 @@ impl Opener {
             let _ = self.releaser.send(Release::NotBegun(life));
         }
         Ok((begun??, flow))
-    }
-
-    /// The link on whose device `local` is, and its longest packet: connections to this address come there.
-    fn link_of(&self, local: IpAddr) -> Result<(LinkId, u32), TcpError> {
-        let devices = devices_with(local)?;
-        let serves = |link: &&TcpLink| link.device.as_ref().is_none_or(|device| devices.contains(device));
-        let link = self.links.iter().find(serves).map(|link| (link.id, link.packet_bytes));
-        link.ok_or(TcpError::NoLink { address: local, devices })
-    }
-
-    /// Begins to listen on the link that [`Self::link_of`] finds; waits for admission. `notify` is called when a connection waits, on the processor's thread.
-    pub fn listen(
-        &self,
-        local: SocketAddr,
-        backlog: u32,
-        wish: TcpWish,
-        notify: impl FnMut() + Send + 'static,
-    ) -> Result<Listener, TcpError> {
-        let hold = PortHold::take(local)?;
-        let (link, packet_bytes) = self.link_of(local.ip())?;
-        let segment_bytes = segment_bytes(packet_bytes, local.ip())?;
-        let (segments_out, segments_in, keep) = segment_ring(SEGMENTS, segment_bytes, &self.alarm)?;
-        let TcpTerms { output, sending, inlet, .. } =
-            terms((wish.class, self.segment), Nanos::ZERO, link, segment_bytes);
-        let wanted = TcpListen {
-            local,
-            link,
-            config: TcpConfig { mtu_bytes: segment_bytes as u16, ..wish.config },
-            backlog,
-            terms: output,
-            sending,
-            inlet,
-            segments_out,
-            segments_in: Box::new(segments_in),
-            notify: Box::new(notify),
-        };
-        let number = self.handle.listen_tcp(wanted)??;
-        let (handle, releaser) = (self.handle.clone(), self.releaser.clone());
-        let lives = Arc::clone(&self.lives);
-        Ok(Listener {
-            handle,
-            number,
-            wish,
-            segment: self.segment,
-            rings: self.rings,
-            on: (link, segment_bytes),
-            releaser,
-            living: self.living.clone(),
-            lives,
-            alarm: self.alarm.clone(),
-            keep: Some(keep),
-            _hold: hold,
-        })
-    }
-}
-
-/// A listener. Dropping it ends it.
-pub(crate) struct Listener {
-    handle: Handle,
-    number: u32,
-    wish: TcpWish,
-    segment: RtuCost,
-    /// See [`TcpSetup::rings`].
-    rings: Nanos,
-    /// The link, and its longest segment.
-    on: (LinkId, u32),
-    releaser: Sender<Release>,
-    living: Living,
-    lives: Arc<AtomicU64>,
-    alarm: Alarm,
-    keep: Option<Keep>,
-    _hold: PortHold,
-}
-
-impl Listener {
-    /// What a connection needs that is to be accepted.
-    pub fn prepare(&self, rings: ProgramRings, notify: Notify) -> Result<Prepared, TcpError> {
-        let life = self.lives.fetch_add(1, Ordering::Relaxed);
-        let costs = (&self.wish, self.segment, self.rings);
-        prepare(costs, self.on, (life, &self.releaser, &self.alarm), (rings, notify))
-    }
-
-    /// Accepts a connection if one waits; gives the parts back if not.
-    pub fn accept(&self, Prepared { parts, life, keep }: Prepared) -> Result<Accepting, TcpError> {
-        self.living.begins(life, keep.clone(), None);
-        match self.handle.accept_tcp(self.number, parts) {
-            Ok(Ok(Accepted::One(id, flow))) => Ok(Accepting::One(id, flow)),
-            Ok(Ok(Accepted::None(parts))) => {
-                drop(self.living.ends(life));
-                Ok(Accepting::None(Prepared { parts, life, keep }))
-            }
-            failed => {
-                // Without a releaser the process ends.
-                let _ = self.releaser.send(Release::NotBegun(life));
-                failed??;
-                Err(TcpRefusal::NoTcp.into())
-            }
-        }
-    }
-}
-
-/// The result of [`Listener::accept`].
-pub(crate) enum Accepting {
-    /// A connection was accepted, with these ends.
-    One(TcpId, Flow),
-    /// None waits; here are the parts.
-    None(Prepared),
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        // An error means that the engine, and the listener with it, are gone.
-        let _ = self.handle.stop_listening_tcp(self.number);
-        if let Some(keep) = self.keep.take() {
-            let life = self.lives.fetch_add(1, Ordering::Relaxed);
-            self.living.begins(life, keep, None);
-            // Without a releaser the process ends.
-            let _ = self.releaser.send(Release::NotBegun(life));
-        }
     }
 }

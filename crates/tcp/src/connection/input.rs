@@ -83,6 +83,9 @@ impl Connection {
         // RFC 9293 3.10.7.3: a wrong acknowledgement is reset, a reset without the right one is dropped.
         if segment.ack.is_some() && !acks_syn {
             wire::reset_for(segment, reply);
+            if !reply.is_empty() {
+                self.open_again();
+            }
             return Received::Dropped;
         }
         if segment.flags.rst {
@@ -99,6 +102,16 @@ impl Connection {
             self.synchronize(segment, now);
         }
         Received::Processed
+    }
+
+    /// The peer had an old connection of this flow, for example in TIME-WAIT, which the reset ends (RFC 9293 3.5.1, figure 9): the SYN
+    /// leaves again behind the reset, and not a second later. Once: a peer that answers wrongly makes no storm.
+    fn open_again(&mut self) {
+        if !self.is_opened_again {
+            self.is_opened_again = true;
+            self.numbers.begin_again();
+            self.machine.connect_again(self.flow);
+        }
     }
 
     /// Initialises the connection from the peer's SYN.
@@ -213,13 +226,19 @@ impl Connection {
         self.answer(now, reply);
     }
 
-    /// RFC 9293 3.10.7.4 in TIME-WAIT, RFC 1337 (resets are ignored), RFC 6191 (a newer SYN may take over).
+    /// RFC 9293 3.10.7.4 in TIME-WAIT, RFC 6191 (a newer SYN may take over), RFC 1337 (resets are ignored). One reset counts: the
+    /// exact one after a SYN that was answered. That peer has begun anew, with an older number or clock (RFC 9293 3.5.1, figure 9), and
+    /// could not connect for a minute otherwise.
     fn input_time_wait(&mut self, now: Instant, segment: &Segment, reply: &mut Vec<u8>) -> Received {
         let next = self.place().next;
         let Some(guard) = self.guard.as_ref() else { return Received::Dropped };
         let is_stale =
             guard.has_timestamps() && segment.timestamp.is_some_and(|(value, _)| guard.is_stale(value, now));
         if segment.flags.rst {
+            if self.has_answered_syn && segment.seq == next {
+                self.time_wait = None;
+                self.ended = Some(Ended::Closed);
+            }
             return Received::Dropped;
         }
         if segment.flags.syn && segment.ack.is_none() && !is_stale {
@@ -238,6 +257,7 @@ impl Connection {
         }
         if segment.length() > 0 || segment.seq != next {
             self.challenge(now, reply);
+            self.has_answered_syn |= segment.flags.syn && segment.ack.is_none() && !reply.is_empty();
         }
         Received::Dropped
     }

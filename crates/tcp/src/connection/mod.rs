@@ -106,6 +106,10 @@ pub struct Connection {
     tail: Tail,
     rtt: RoundTrip,
     challenges: Challenges,
+    /// The SYN was sent again because the peer had an old connection.
+    is_opened_again: bool,
+    /// A SYN in TIME-WAIT was answered by an acknowledgement.
+    has_answered_syn: bool,
     timestamp_offset: u32,
     time_wait: Option<Instant>,
     ended: Option<Ended>,
@@ -140,6 +144,8 @@ impl Connection {
             tail: Tail::default(),
             rtt: RoundTrip::default(),
             challenges: Challenges::default(),
+            is_opened_again: false,
+            has_answered_syn: false,
             timestamp_offset: secrets.timestamp_offset(flow),
             time_wait: None,
             ended: None,

@@ -37,6 +37,11 @@ impl Numbers {
         *self.offset.get_or_insert(self.iss.wrapping_sub(machine_seq))
     }
 
+    /// The machine makes its SYN anew: with another number of its own, and the same one on the wire.
+    pub(super) fn begin_again(&mut self) {
+        self.offset = None;
+    }
+
     /// The machine's number for `ack` of the wire.
     pub(super) fn to_machine(&self, ack: u32) -> u32 {
         ack.wrapping_sub(self.offset.unwrap_or(0))
