@@ -5,13 +5,13 @@
 //! | [`encoder`], [`decoder`] | bytes with their order, alignment and version |
 //! | [`Kept`] | a message that is read later |
 //! | [`value`] | [`Encode`] and [`Decode`], for primitive types, strings, sequences and arrays |
-//! | [`flat`] | types whose number of bytes is known to the compiler |
+//! | [`mod@flat`] | types whose number of bytes is known to the compiler |
 //! | [`long`] | long values, which are sent without a copy |
 //! | [`wide`], [`fixed`] | wide characters and strings, fixed-point numbers |
 //! | [`bounded`] | strings and sequences with a bound |
 //! | [`typecode`], [`any`] | descriptions of types, and values that bring theirs |
 //! | [`tagged`] | lists of service contexts and of components |
-//! | [`reference`] | references to objects, and their forms as text |
+//! | [`mod@reference`] | references to objects, and their forms as text |
 //! | [`exception`] | system exceptions |
 //! | [`message`] | messages |
 //! | [`reassembly`] | messages in fragments |
