@@ -5,7 +5,7 @@ use punctual_proto::memory::Inbox;
 use punctual_tcp::endsystem::{Late, RESETS_MAX, Reset};
 use punctual_tcp::{Flags, Segment, State, wire};
 
-use crate::world::*;
+use super::world::*;
 
 /// A segment to the end of host 0 at this flow.
 fn segment(world: &World, seq: u32, ack: u32) -> Segment {
