@@ -228,6 +228,15 @@ mod tests {
         Guard::new(&syn, true, NOW)
     }
 
+    /// RFC 7323 5.5: after 24 days without a segment the peer's clock may have wrapped.
+    #[test]
+    fn a_timestamp_is_compared_for_24_days() {
+        let known = guard(Some((1_000, 0)));
+        let life = Nanos::from_secs(24 * 24 * 3600);
+        assert!(known.is_stale(999, NOW + Nanos(life.0 - 1)) && !known.is_stale(1_000, NOW));
+        assert!(!known.is_stale(999, NOW + life));
+    }
+
     /// RFC 5961 3.2.
     #[test]
     fn resets() {

@@ -98,6 +98,21 @@ fn a_cookie_offers_only_what_it_encodes() {
     }
 }
 
+/// A cookie is taken for two slots of 64 s, to their very end, also if it is the last that the listener sent.
+#[test]
+fn a_cookie_is_good_for_two_slots() {
+    let begun = Instant(64_000_000_000 * 20);
+    for (after, is_opened) in
+        [(Nanos::ZERO, true), (Nanos(127_999_999_999), true), (Nanos::from_secs(128), false)]
+    {
+        let mut host = Host::new(0);
+        let answer = host.give(begun, &syn(5000, 9)).1.expect("a SYN-ACK");
+        let third =
+            Segment { seq: 10, ack: Some(answer.seq.wrapping_add(1)), window: 1000, ..bare(flow(5000)) };
+        assert_eq!(host.give(begun + after, &third).0, is_opened, "{after}");
+    }
+}
+
 /// The connection that was opened first is accepted first.
 #[test]
 fn connections_are_accepted_in_their_order() {

@@ -170,6 +170,46 @@ fn a_lost_tail_is_repaired_before_the_timeout() {
     }
 }
 
+/// Warms a connection up whose packets take `delay` one way, and loses what it sends then, `bytes`. What leaves first again: when, and
+/// whether it is the end of those bytes, as a probe, or their beginning, as after a timeout.
+fn repaired(delay: Nanos, bytes: usize) -> (Nanos, bool) {
+    let mut network = Network::new(1, Faults::default());
+    network.delay = delay;
+    let ids = network.open(false, &Config { is_nodelay: true, ..Config::default() });
+    // Samples without an acknowledgement that waited: each flight has two segments.
+    for _ in 0..100 {
+        network.at(0, ids[0]).send(&[7; 2 * FULL as usize]).expect("room");
+        let is_over = network.run(Nanos::from_secs(5), |network| {
+            while network.at(1, ids[1]).recv(&mut [0; 4_096]) > 0 {}
+            network.at(0, ids[0]).unacknowledged_bytes() == 0
+        });
+        assert!(is_over);
+    }
+    network.at(0, ids[0]).send(&vec![7; bytes]).expect("room");
+    let (begun, sent) = (network.now, data(&mut network));
+    let mut again = Vec::new();
+    while again.is_empty() {
+        assert!(network.step(begun + Nanos::from_secs(5)));
+        again = data(&mut network);
+    }
+    let is_end = again[0].end() == sent[sent.len() - 1].end();
+    (network.now.since(begun), is_end)
+}
+
+/// RFC 8985 7.2: a probe leaves after two round trips; not before 10 ms, and 200 ms later for a single segment. Where the timeout of
+/// a second comes first, there is none.
+#[test]
+fn a_probe_leaves_when_it_may() {
+    let two = 2 * FULL as usize;
+    assert_eq!(repaired(Nanos::from_millis(1), two), (Nanos::from_millis(10), true));
+    let (pair, is_end) = repaired(Nanos::from_millis(20), two);
+    assert!(is_end && pair >= Nanos::from_millis(80) && pair < Nanos::from_millis(81), "{pair}");
+    let (single, _) = repaired(Nanos::from_millis(20), 500);
+    assert_eq!(single, pair + Nanos::from_millis(200));
+    assert!(repaired(Nanos::from_millis(249), two).1, "2 · 498 ms");
+    assert!(!repaired(Nanos::from_millis(251), two).1, "2 · 502 ms");
+}
+
 /// The probe that repaired a loss makes the window smaller, as a loss must (RFC 8985 7.4.2): less leaves at once than before.
 #[test]
 fn a_loss_that_a_probe_repairs_shrinks_the_window() {

@@ -10,7 +10,7 @@
 mod checks;
 #[path = "../../../proto/tests/common/mod.rs"]
 mod common;
-#[path = "../../../tcp/tests/endsystem.rs"]
+#[path = "../../../tcp/tests/endsystem/main.rs"]
 #[allow(dead_code, unused_imports)] // Has its own tests.
 mod endsystem;
 #[path = "../../../proto/tests/linksched_model.rs"]
