@@ -15,7 +15,7 @@ use common::network::{Cable, Network};
 use common::program::{Program, folder, link_with_flows, with_flows, with_link};
 use common::users::as_user;
 use punctual::tcp::{Ended, Qos, State, TcpError};
-use punctual::{BitRate, Endsystem, Nanos};
+use punctual::{BitRate, Endsystem, Nanos, UserId};
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Signal;
 
@@ -273,6 +273,16 @@ fn from_port(local: SocketAddr, peer: SocketAddr) -> TcpStream {
     TcpStream::from(socket)
 }
 
+/// Segments that the kernel of `b` has sent again, SYNs too.
+fn sent_again(network: &Network) -> u64 {
+    let counters =
+        network.within(1, || std::fs::read_to_string("/proc/thread-self/net/snmp").expect("/proc"));
+    let mut lines = counters.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let at = names.split(' ').position(|name| name == "RetransSegs").expect("the counter");
+    values.split(' ').nth(at).and_then(|value| value.parse().ok()).expect("a number")
+}
+
 /// This host closes first and is in TIME-WAIT; a newer SYN of the same peer begins a new connection (RFC 9293 3.10.7.4, RFC 6191).
 #[test]
 fn a_peer_uses_its_port_again_while_this_host_is_in_time_wait() {
@@ -301,7 +311,104 @@ fn a_peer_uses_its_port_again_while_this_host_is_in_time_wait() {
         drop(stream);
         eventually("it is in TIME-WAIT", || states() == [State::TimeWait]);
     }
+    assert_eq!(sent_again(&network), 0, "each SYN was answered");
     drop(daemon);
+}
+
+/// A SYN that comes right behind the reset of the connection before it.
+#[test]
+fn a_peer_uses_its_port_again_right_behind_its_reset() {
+    let Some(network) = Network::new("tcpq", 2) else { return };
+    network.join(CABLE);
+    let folder = folder("tcpq");
+    let daemon = start(&network, &folder, "");
+    let user = connect_as(USER, &folder);
+    let listener = user.bind_tcp(at(0, 9_000), Qos::BestEffort, 16).expect("granted");
+    for turn in 0..50_u8 {
+        let mut kernel = network.within(1, || from_port(at(1, 40_000), at(0, 9_000)));
+        kernel.set_read_timeout(Some(PATIENCE)).expect("a time");
+        let mut stream = listener.accept().expect("a connection");
+        stream.write_all(&[turn]).expect("written");
+        let mut read = [0];
+        kernel.read_exact(&mut read).expect("the byte");
+        assert_eq!(read, [turn]);
+        rustix::net::sockopt::set_socket_linger(&kernel, Some(Duration::ZERO)).expect("an option");
+        // Its reset, and the next SYN without a pause.
+        drop(kernel);
+    }
+    assert_eq!(sent_again(&network), 0, "each SYN was answered");
+    drop(daemon);
+}
+
+/// This host closes first, again and again. Connections in TIME-WAIT count in their user's quota, and take flows: the oldest give way
+/// to new ones of the user, and to those of others where all flows are taken.
+#[test]
+fn connections_in_time_wait_give_way() {
+    let Some(network) = Network::new("tcpg", 2) else { return };
+    network.join(CABLE);
+    let folder = folder("tcpg");
+    let daemon = start(&network, &folder, "channels_per_user_max = 24");
+    let [root, user] = [daemon.connect(), connect_as(USER, &folder)];
+    let listener = network.within(1, || TcpListener::bind(at(1, 8_080))).expect("a listener");
+    let in_time_wait = |of: u32| {
+        let connections = root.tcp_connections().expect("a list");
+        let of_user = connections.iter().filter(|it| it.user == UserId(of) && it.state == State::TimeWait);
+        of_user.count()
+    };
+    let opens = |program: &Endsystem, of: u32| {
+        let mut stream = program.connect_tcp(at(1, 8_080), Qos::BestEffort).expect("another gives way");
+        let mut kernel = listener.accept().expect("a connection").0;
+        let before = in_time_wait(of);
+        stream.shutdown(Shutdown::Write).expect("to close");
+        assert_eq!(kernel.read(&mut [0]).expect("no error"), 0, "the end");
+        drop(kernel);
+        assert_eq!(stream.read(&mut [0]).expect("no error"), 0, "the end");
+        drop(stream);
+        eventually("it is in TIME-WAIT", || in_time_wait(of) > before);
+    };
+    // Beyond the flows; then beyond the quota, too, which holds twelve connections and all that they count in TIME-WAIT.
+    (0..2 * FLOWS_MAX).for_each(|_| opens(&user, USER));
+    assert_eq!(in_time_wait(USER), FLOWS_MAX);
+    opens(&root, 0);
+    assert_eq!((in_time_wait(USER), in_time_wait(0)), (FLOWS_MAX - 1, 1));
+    eventually("what gave way counts no more", || {
+        let status = root.status().expect("a status");
+        let of_user = status.users.iter().find(|it| it.user == UserId(USER));
+        of_user.is_some_and(|it| it.channels == FLOWS_MAX as u64 - 1)
+    });
+    let wrong = root.status().expect("a status").audit.map(|audit| audit.wrong);
+    assert_eq!(wrong, Some(Vec::new()));
+    drop(daemon);
+}
+
+/// The same within a quota that is smaller than the flows.
+#[test]
+fn connections_in_time_wait_give_way_within_a_quota() {
+    let Some(network) = Network::new("tcpk", 2) else { return };
+    network.join(CABLE);
+    let folder = folder("tcpk");
+    let daemon = start(&network, &folder, "channels_per_user_max = 4");
+    let user = connect_as(USER, &folder);
+    let listener = network.within(1, || TcpListener::bind(at(1, 8_080))).expect("a listener");
+    let are_in_time_wait =
+        || user.tcp_connections().expect("a list").iter().all(|it| it.state == State::TimeWait);
+    for turn in 1..=20 {
+        let mut stream = user.connect_tcp(at(1, 8_080), Qos::BestEffort).expect("another gives way");
+        let mut kernel = listener.accept().expect("a connection").0;
+        stream.shutdown(Shutdown::Write).expect("to close");
+        assert_eq!(kernel.read(&mut [0]).expect("no error"), 0, "the end");
+        drop(kernel);
+        assert_eq!(stream.read(&mut [0]).expect("no error"), 0, "the end");
+        drop(stream);
+        eventually("it is in TIME-WAIT", are_in_time_wait);
+        assert_eq!(user.tcp_connections().expect("a list").len(), turn.min(4));
+    }
+    let line = |error: Option<TcpError>| punctual::one_line(&error.expect("an error"));
+    let open: Vec<_> =
+        (0..4).map(|_| user.connect_tcp(at(1, 8_080), Qos::BestEffort).expect("granted")).collect();
+    let line = line(user.connect_tcp(at(1, 8_080), Qos::BestEffort).err());
+    assert!(line.contains("4 of 4 channels"), "open ones give no way: {line}");
+    drop((open, daemon));
 }
 
 /// Nothing else happens at the daemon, which could remind it of what the listener held.
@@ -343,8 +450,9 @@ fn a_next_hop_that_does_not_answer_keeps_no_processor_busy() {
         println!("{calls} calls for {units} segments");
         // One in each of the 1,000 ms.
         assert!(calls <= 2_000, "{calls} calls for {units} segments");
-        drop(daemon);
-        connecting.join().expect("no panic").expect_err("nobody is there");
+        // As soon as a kernel would say so.
+        let error = connecting.join().expect("no panic").expect_err("nobody is there");
+        assert!(matches!(error, TcpError::Peer { why: Ended::Unreachable, .. }), "{error}");
     });
 }
 

@@ -7,7 +7,7 @@ pub(crate) const FIRST_FLIGHT: (u32, u32) = (10, 14_600);
 /// Ranges that the peer has acknowledged selectively, as many as are remembered. More are forgotten: they are sent again.
 pub(crate) const SACKED_MAX: usize = 32;
 /// The shortest time after which the end of a flight is probed for.
-pub(crate) const PROBE_MIN: Nanos = Nanos::from_millis(9);
+pub(crate) const PROBE_MIN: Nanos = Nanos::from_millis(10);
 /// How long a peer may delay the acknowledgement of a single segment (RFC 8985 7.2, WCDelAckT).
 pub(crate) const PEER_ACK_DELAY: Nanos = Nanos::from_millis(200);
 /// The machine's shortest retransmission timeout (RFC 6298 2.4). A probe that would be later is left to it.

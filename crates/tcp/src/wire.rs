@@ -75,6 +75,11 @@ impl Segment {
         u32::from(self.payload_bytes) + u32::from(self.flags.syn) + u32::from(self.flags.fin)
     }
 
+    /// Whether it asks for a connection: a SYN without an acknowledgement.
+    pub const fn begins(&self) -> bool {
+        self.flags.syn && self.ack.is_none() && !self.flags.rst
+    }
+
     /// The sequence number after the segment.
     pub fn end(&self) -> u32 {
         self.seq.wrapping_add(self.length())

@@ -36,7 +36,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 if let Some(ip) = packet.ip {
                     if let Some(tcp) = &mut self.programs.tcp {
                         let received = Instant(packet.received_ns);
-                        tcp.arrived(&mut self.node, (ip, packet.frame, received), at);
+                        tcp.arrived(&mut self.node, (port.id(), ip, packet.frame, received), at);
                     }
                     continue;
                 }

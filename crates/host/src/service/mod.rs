@@ -25,6 +25,7 @@ mod quota;
 mod rate;
 mod refused_connections;
 mod requests;
+mod resting;
 mod ringers;
 pub mod server;
 mod share;
@@ -50,6 +51,7 @@ use self::co_schedule::CoScheduled;
 use self::end::{End, Health, Stage};
 use self::files::Files;
 use self::quota::Accounts;
+use self::resting::Resting;
 use self::ringers::Ringers;
 use self::share::{CONNECTIONS_DEPTH, REQUESTS_DEPTH, Shares};
 use self::subordinates::Subordinates;
@@ -93,6 +95,8 @@ pub struct Service<H: Host> {
     handles: Vec<ChannelId>,
     /// Ends among `ends` that wait for consent.
     waiting: Waiting,
+    /// Connections among `ends` that give way to others.
+    resting: Resting,
     /// Bytes of the processor's memory that the bursts of all ends take together.
     room_bytes: u64,
     /// Threads at the priority of their channels.
@@ -144,6 +148,7 @@ impl<H: Host> Service<H> {
             ends: HashMap::new(),
             handles: Vec::new(),
             waiting: Waiting::new(&quotas),
+            resting: Resting::default(),
             room_bytes: 0,
             co_scheduled: HashMap::new(),
             requested: HashMap::new(),

@@ -11,7 +11,7 @@ use super::{Delays, Reset, Segments, Status};
 use crate::config::Setting;
 use crate::connection::{Connection, Ended, Received, State};
 use crate::icmp::Quote;
-use crate::wire::Flow;
+use crate::wire::{self, Flow, Segment};
 
 /// Replies that wait for the output handler. More are dropped: their segments come again (RFC 5961 7 bounds them, too).
 const REPLIES_MAX: usize = 4;
@@ -69,6 +69,8 @@ pub(super) struct Entry<M: Memory> {
     delays: Delays,
     /// Hardware address of the peer, if a listener has opened the connection.
     address: Option<u64>,
+    /// A SYN that came when the connection was over: it opens the next one of this flow, if something listens.
+    successor: Option<M::Frame>,
 }
 
 /// What the program has asked for, and what it was shown.
@@ -100,6 +102,7 @@ impl<M: Memory> Entry<M> {
             unanswered: 0,
             delays: Delays::default(),
             address: None,
+            successor: None,
         }
     }
 
@@ -111,6 +114,19 @@ impl<M: Memory> Entry<M> {
 
     pub fn refuse(&mut self, now: Instant) -> Option<Reset> {
         Reset::ending(&mut self.connection, self.address?, now)
+    }
+
+    /// Whether a packet that came after the end is a SYN that a listener may have, as the first was one.
+    fn is_successor(&self, packet: &[u8]) -> bool {
+        let is_ours = |segment: Segment| segment.begins() && segment.flow == self.flow();
+        self.address.is_some() && wire::parse(packet).is_ok_and(is_ours)
+    }
+
+    /// The SYN for the listener, and the hardware address that the peer's segments come from. It may not be processed yet.
+    pub fn take_successor(&mut self) -> Option<(M::Frame, u64)> {
+        let waiting = self.arrived.iter().position(|(packet, _)| self.is_successor(packet.as_ref()));
+        let waiting = waiting.and_then(|at| self.arrived.remove(at)).map(|(packet, _)| packet);
+        self.successor.take().or(waiting).zip(self.address)
     }
 
     pub const fn flow(&self) -> Flow {
@@ -164,8 +180,12 @@ impl<M: Memory> Entry<M> {
             done += self.counted(self.segments_in);
             let mut reply = Vec::new();
             let received = self.connection.input(now, packet.as_mut(), &mut reply);
-            if !matches!(received, Ok(Received::Processed)) {
-                self.dropped += 1;
+            match received {
+                Ok(Received::Processed) => {}
+                Ok(Received::ForNobody) if self.is_successor(packet.as_ref()) => {
+                    self.successor = Some(packet)
+                }
+                _ => self.dropped += 1,
             }
             if !reply.is_empty() && self.replies.len() < REPLIES_MAX {
                 self.replies.push_back(reply);

@@ -103,6 +103,11 @@ impl Late {
         }
     }
 
+    /// The connections whose time is over next, in order: in TIME-WAIT, those that came first.
+    pub fn soonest(&self) -> impl Iterator<Item = u32> {
+        self.due.iter().map(|(_, index)| *index)
+    }
+
     /// When the first connection has work without a packet.
     pub fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| *due)

@@ -178,6 +178,11 @@ impl<M: Memory> Endsystem<M> {
         self.entry(index)?.refuse(now)
     }
 
+    /// Whether a number of a flow is free.
+    pub fn has_room(&self) -> bool {
+        self.free_index().is_some()
+    }
+
     fn free_index(&self) -> Option<u32> {
         let index = self.connections[..self.flows_max].iter().position(Option::is_none)?;
         u32::try_from(index).ok()
@@ -378,6 +383,12 @@ impl<M: Memory> Endsystem<M> {
     /// Gives the rings of a connection back, which goes on without a program. `None` if it has none.
     pub fn detach(&mut self, index: u32) -> Option<Rings<M>> {
         self.entry(index)?.detach()
+    }
+
+    /// The SYN that came for a connection which is over: the caller gives it to the listener at its address, if there is one, once
+    /// the flow is free. With the hardware address that it came from.
+    pub fn take_successor(&mut self, index: u32) -> Option<(M::Frame, u64)> {
+        self.entry(index)?.take_successor()
     }
 
     /// Forgets a connection at once, and gives its rings back if it still has them.

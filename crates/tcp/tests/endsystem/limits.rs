@@ -3,27 +3,9 @@
 use punctual_analysis::Nanos;
 use punctual_proto::memory::Inbox;
 use punctual_tcp::endsystem::{Late, RESETS_MAX, Reset};
-use punctual_tcp::{Flags, Segment, State, wire};
+use punctual_tcp::{Segment, State, wire};
 
 use super::world::*;
-
-/// A segment to the end of host 0 at this flow.
-fn segment(world: &World, seq: u32, ack: u32) -> Segment {
-    let flow = world.status(0).expect("it is there").flow;
-    Segment {
-        flow: punctual_tcp::Flow { local: flow.local, remote: flow.remote },
-        seq,
-        ack: Some(ack),
-        flags: Flags::default(),
-        window: 1_000,
-        urgent: None,
-        payload_bytes: 0,
-        mss: None,
-        scale: None,
-        timestamp: None,
-        sack: false,
-    }
-}
 
 /// Each wrong acknowledgement of a SYN is reset, but at most four resets wait for the output handler.
 #[test]
@@ -31,11 +13,13 @@ fn four_replies_wait_at_most() {
     let mut world = World::new(1, 0, 8);
     world.connect();
     let (now, index) = (world.now, 0);
+    let flow = world.status(0).expect("it is there").flow;
     let mut out = Out { packets: Vec::new(), room: 64 };
     world.hosts[0].tcp.output(index, 1, now, &mut out);
     for ack in 0..6 {
         let mut packet = Vec::new();
-        wire::write_with(&segment(&world, 7, ack), &[], 64, false, &mut packet);
+        let wrong = Segment { seq: 7, ack: Some(ack), ..segment(flow) };
+        wire::write_with(&wrong, &[], 64, false, &mut packet);
         let frame = world.pool.frame(&packet);
         assert!(world.hosts[0].tcp.arrived(index, frame, now));
     }

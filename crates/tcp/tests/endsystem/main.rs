@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use punctual_analysis::{Instant, Nanos};
 use punctual_tcp::endsystem::segments_max;
-use punctual_tcp::{Config, Ended, Flags, Flow, State};
+use punctual_tcp::{Config, Ended, Flags, Flow, Segment, State, wire};
 
 use world::*;
 
@@ -593,4 +593,37 @@ fn a_connection_in_time_wait_goes_on_without_rings() {
     }
     assert!(world.hosts[0].tcp.remove(client).is_none(), "its rings are gone");
     assert_eq!(world.hosts[0].tcp.status(client), None);
+}
+
+/// A SYN behind the end of a connection that a listener has opened is kept for the listener, processed or not. One of another flow,
+/// and one for a connection that this host has opened, are not.
+#[test]
+fn a_syn_behind_the_end_is_kept_for_the_listener() {
+    for (units, port, is_kept) in
+        [(1, 50_000, true), (2, 50_000, true), (1, 50_001, false), (2, 50_001, false)]
+    {
+        let mut world = World::new(8, 0, 4);
+        world.open();
+        let (now, [remote, local]) = (world.now, ends());
+        world.hosts[0].tcp.abort(0);
+        let mut out = Out { packets: Vec::new(), room: 64 };
+        world.hosts[0].tcp.output(0, 4, now, &mut out);
+        let reset = out.packets.pop().expect("a reset").0;
+        let remote = SocketAddr::new(remote.ip(), port);
+        let flags = Flags { syn: true, ..Flags::default() };
+        let syn = Segment { flags, seq: 77, ..segment(Flow { local, remote }) };
+        let mut packet = Vec::new();
+        wire::write_with(&syn, &[], 64, false, &mut packet);
+        for packet in [&reset, &packet] {
+            let frame = world.pool.frame(packet);
+            assert!(world.hosts[1].tcp.arrived(0, frame, now));
+        }
+        world.hosts[1].tcp.input(0, units, now);
+        assert_eq!(world.status(1).expect("there").state, State::Closed);
+        let kept =
+            world.hosts[1].tcp.take_successor(0).map(|(frame, address)| (frame.as_ref().to_vec(), address));
+        assert_eq!(kept, is_kept.then_some((packet, 0x0a0b)), "{units}, {port}");
+        assert!(world.hosts[1].tcp.take_successor(0).is_none());
+        assert!(world.hosts[0].tcp.take_successor(0).is_none());
+    }
 }

@@ -4,6 +4,7 @@ use punctual_link::kernel::HopState;
 use punctual_link::{Frame, IpPacket, IpTarget};
 use punctual_os::now;
 use punctual_proto::api::{RtuClass, UpcallDone, Work};
+use punctual_proto::ids::LinkId;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
 use punctual_proto::{Instant, Nanos};
@@ -14,20 +15,24 @@ use crate::memory::HostMemory;
 /// How long the first segments of a connection wait for the next hop's hardware address, and how often that is looked at. Without it
 /// they would be lost: a SYN or data would leave again a second later, and the reset of a connection that was just accepted never.
 const HOP_WAIT: (Nanos, Nanos) = (Nanos::from_secs(1), Nanos::from_millis(1));
+/// How long the kernel is given to find that address, as long as it tries itself. A connection that opens is over then.
+const HOP_FOUND_WITHIN: Nanos = Nanos::from_secs(3);
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Tcp<O, I> {
     /// Puts a packet that came to the driver at `received` into the queue of the connection or listener that it is for, and has its handler called.
     pub fn arrived(
         &mut self,
         node: &mut Node<HostMemory<O, I>>,
-        (ip, frame, received): (IpPacket, Frame, Instant),
+        (link, ip, frame, received): (LinkId, IpPacket, Frame, Instant),
         at: Instant,
     ) {
         let handler = match ip.to {
-            IpTarget::Flow(index) => {
+            IpTarget::Flow(index) if self.places.contains_key(&index) => {
                 let is_known = self.endsystem.arrived(index, frame, received);
                 is_known.then(|| self.wake(index)).flatten()
             }
+            // The driver took it for that of a connection which was just given back.
+            IpTarget::Flow(_) => self.begin_again(link, frame, ip.sender.to_number()),
             IpTarget::Listener(index) => {
                 let is_known = self.endsystem.arrived_at_listener(index, frame, ip.sender.to_number());
                 is_known.then(|| self.listeners.get(&index)).flatten().map(|listening| listening.handler)
@@ -130,6 +135,12 @@ impl<O: Outbox, I: Inbox> Place<O, I> {
     /// at again soon, and not at once.
     pub(super) fn not_before_hop(&self, due: Instant, at: Instant) -> Instant {
         if self.waits_for_hop(at) { due.max(at + HOP_WAIT.1) } else { due }
+    }
+
+    /// Whether this end opens the connection, and the kernel has not found the hardware address of the next hop.
+    pub(super) fn is_without_hop(&self, at: Instant) -> bool {
+        let is_old = at.since(self.since) >= HOP_FOUND_WITHIN;
+        is_old && self.way.hop().is_some_and(|hop| hop.destination().is_none())
     }
 
     fn waits_for_hop(&self, at: Instant) -> bool {

@@ -37,6 +37,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub(super) fn give_back_tcp(&mut self, index: u32, at: Instant) {
         let Some(tcp) = &mut self.programs.tcp else { return };
         let Some(place) = tcp.places.remove(&index) else { return };
+        let successor = tcp.endsystem.take_successor(index);
         let rings = tcp.endsystem.remove(index);
         if let (Phase::TimeWait { .. }, Some(link)) = (&place.phase, place.way.link()) {
             tcp.forget_late(link, index);
@@ -48,6 +49,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
         match &place.way {
             Way::Link(link, ..) => {
+                // The driver forgets the flow in this call, before any answer to the SYN comes.
+                if let Some((syn, address)) = successor
+                    && let Some(handler) = tcp.begin_again(*link, syn, address)
+                {
+                    self.node.make_ready(handler, at);
+                }
                 if let Some(port) = self.ports.get_mut(usize::from(link.0)) {
                     port.clear_flow(
                         FlowKey { local: place.flow.local, remote: place.flow.remote },
@@ -69,6 +76,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             Phase::Asked(..) => return,
             Phase::TimeWait { .. } => return self.settle_late(index, at),
             Phase::Opening | Phase::Open | Phase::Ended => {}
+        }
+        if matches!(place.phase, Phase::Opening) && place.is_without_hop(at) {
+            tcp.endsystem.cut(index);
         }
         let due =
             tcp.endsystem.due(index, at).map(|due| place.not_before_hop(place.not_before_room(due, at), at));

@@ -1,13 +1,27 @@
 //! Listeners: one handler each, within whose budget all SYNs are answered (RTU 6; ADR 0054).
 
-use punctual_link::ListenerFilter;
+use punctual_link::{Frame, ListenerFilter};
 use punctual_proto::Instant;
-use punctual_proto::api::{RtuGrant, RtuRefusal};
+use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal};
+use punctual_proto::ids::LinkId;
 use punctual_proto::memory::{Inbox, Outbox};
+use punctual_tcp::{Segment, wire};
 
-use super::{Listening, Owned, Processor, Role, Way};
+use super::{Listening, Owned, Processor, Role, Tcp, Way};
 use crate::command::Answer;
 use crate::tcp::{Accepted, DisposeRings, Refused, TcpId, TcpListen, TcpParts, TcpRefusal, TcpTerms};
+
+impl<O: Outbox, I: Inbox> Tcp<O, I> {
+    /// Gives a packet that came for a connection which is over to the listener at its address, if it is a SYN; returns the handler of
+    /// that.
+    pub(super) fn begin_again(&mut self, link: LinkId, syn: Frame, address: u64) -> Option<RtuId> {
+        let segment = wire::parse(syn.as_ref()).ok().filter(Segment::begins)?;
+        let local = segment.flow.local;
+        let is_there = |listening: &Listening| listening.link == link && listening.filter.local == local;
+        let (index, listening) = self.listeners.iter().find(|(_, listening)| is_there(listening))?;
+        self.endsystem.arrived_at_listener(*index, syn, address).then_some(listening.handler)
+    }
+}
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub fn listen_tcp(&mut self, wanted: TcpListen<O>, answer: Answer<Result<u32, TcpRefusal>>, at: Instant) {
@@ -113,6 +127,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let Some((link, opened)) = link.zip(tcp.endsystem.accept(listener)) else {
             return Ok(Accepted::None(parts));
         };
+        self.make_room(link, at);
+        let Some(tcp) = self.programs.tcp.as_mut() else { return Ok(Accepted::None(parts)) };
         let flow = opened.flow();
         let TcpParts { terms, rings, segments_out, segments_in, notify } = *parts;
         let owned = Owned { segments: Some(segments_in), dispose, notify };

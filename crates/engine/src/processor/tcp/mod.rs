@@ -207,6 +207,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let TcpConnect { flow, link, hop, config, parts } = wanted;
         let TcpParts { terms, rings, segments_out, segments_in, notify } = parts;
         let owned = Owned { segments: Some(segments_in), dispose, notify };
+        self.make_room(link, at);
         let index = match self.tcp(link) {
             Ok(tcp) => tcp
                 .endsystem

@@ -15,6 +15,9 @@ use crate::command::Answer;
 use crate::memory::HostMemory;
 use crate::tcp::{EndedConnection, TcpEvent, TcpRefusal, TcpTimeWait};
 
+/// Connections that are looked at for one in TIME-WAIT: bounds the work.
+const LOOKED_AT_MAX: usize = 32;
+
 /// What answers the late segments of a link.
 pub(super) struct TimeWait {
     handler: RtuId,
@@ -108,6 +111,18 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let remains = EndedConnection(Box::new((rings, place.owned.segments.take())));
         (place.owned.notify)(TcpEvent::TimeWait(remains));
         self.settle_late(index, at);
+    }
+
+    /// Where every number of a flow is taken, the oldest connection of the link in TIME-WAIT ends early, as in kernels that have too
+    /// many.
+    pub(super) fn make_room(&mut self, link: LinkId, at: Instant) {
+        let Some(Tcp { endsystem, time_waits, .. }) = &mut self.programs.tcp else { return };
+        let Some(time_wait) = time_waits.get(&link).filter(|_| !endsystem.has_room()) else { return };
+        let oldest = time_wait.late.soonest().take(LOOKED_AT_MAX).find(|index| endsystem.rests(*index));
+        if let Some(index) = oldest {
+            endsystem.cut(index);
+            self.settle_late(index, at);
+        }
     }
 
     /// The peer of a connection that cannot begin has seen it open: the handler of the link resets it.

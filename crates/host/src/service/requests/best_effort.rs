@@ -21,7 +21,7 @@ impl<H: Host> Service<H> {
         to: Address,
         ring: RingShape,
     ) -> Outcome {
-        self.accounts.take(account, Resource::Channels, 1)?;
+        self.take_one_end(account)?;
         let opened = self.make_best_effort(account, to, ring);
         let (channel, NewRing { end: health, handles, held }, doorbell) =
             opened.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
@@ -52,7 +52,7 @@ impl<H: Host> Service<H> {
         port: Name,
         ring: RingShape,
     ) -> Outcome {
-        self.accounts.take(account, Resource::Channels, 1)?;
+        self.take_one_end(account)?;
         let made = self.make_inbox(account, ring.slots, ring.message_bytes_max);
         let NewRing { end: writer, handles, held } =
             made.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;

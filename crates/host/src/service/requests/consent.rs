@@ -1,7 +1,7 @@
 //! Requests of a listener about a channel that waits for its consent.
 
 use punctual_analysis::{Contract, Nanos};
-use punctual_ipc::api::{Answer, ApiError, Resource};
+use punctual_ipc::api::{Answer, ApiError};
 use punctual_proto::api::{RequestError, UserId};
 use punctual_proto::ids::ChannelId;
 
@@ -39,9 +39,12 @@ impl<H: Host> Service<H> {
 
     /// A channel that waits for consent waits no more: from now on it counts in its user's quota, if it did not before.
     pub(super) fn take_channel(&mut self, channel: ChannelId) -> Result<(), ApiError> {
+        let waits = |end: &End| matches!(end.stage, Stage::Incoming { asker: Some(_), .. });
+        if let Some(account) = self.ends.get(&channel).filter(|end| waits(end)).map(|end| end.account) {
+            self.take_one_end(account)?;
+        }
         let Some(end) = self.ends.get_mut(&channel) else { return Ok(()) };
         if let Stage::Incoming { asker: Some(asker), .. } = &end.stage {
-            self.accounts.take(end.account, Resource::Channels, 1)?;
             self.waiting.remove(end.account, asker, channel);
         }
         end.stage = Stage::Open;

@@ -90,7 +90,7 @@ impl<H: Host> Service<H> {
     ) -> Outcome {
         let counts = !request.probe && holds(Defence::BurstRoom);
         let room_bytes = if counts { Self::room_of(&request.contract) } else { 0 };
-        self.accounts.take(account, Resource::Channels, 1)?;
+        self.take_one_end(account)?;
         self.accounts
             .take(account, Resource::BufferBytes, room_bytes)
             .inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;

@@ -20,7 +20,8 @@ use crate::service::quota::is_privileged;
 use crate::service::{CALL_COST, ClientId, End, Health, Host, Service, Stage};
 use crate::tcp::daemon::{DaemonTcp, TcpHostEvent, rings};
 use crate::tcp::{
-    CONNECTION_BYTES, LISTENER_BYTES, RESTING_BYTES, RING, TcpError, api_end, api_settings, api_state,
+    CONNECTION_BYTES, LISTENER_BYTES, RESTING_BYTES, RING, RINGS_BYTES, TcpError, api_end, api_settings,
+    api_state,
 };
 
 /// Handles of connections that the node is asked for at once.
@@ -73,6 +74,7 @@ impl<H: Host> Service<H> {
             )));
         }
         let bytes = LISTENER_BYTES.saturating_mul(u64::from(backlog) + 1);
+        self.make_room(account, bytes);
         self.take_end(account, bytes)?;
         let channel = self.next_handle()?;
         let stage = Stage::TcpListener { class, call: Some(call) };
@@ -104,7 +106,7 @@ impl<H: Host> Service<H> {
     }
 
     fn take_end(&mut self, account: UserId, bytes: u64) -> Result<(), ApiError> {
-        self.accounts.take(account, Resource::Channels, 1)?;
+        self.take_one_end(account)?;
         let taken = self.accounts.take(account, Resource::BufferBytes, bytes);
         taken.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))
     }
@@ -118,6 +120,7 @@ impl<H: Host> Service<H> {
         (peer, class, more_bytes): (Option<SocketAddr>, RtuClass, u64),
     ) -> Result<(ChannelId, Ends), ApiError> {
         let bytes = CONNECTION_BYTES + more_bytes;
+        self.make_room(account, bytes + RINGS_BYTES);
         self.take_end(account, bytes)?;
         let made = self.make_tcp_rings(account);
         let (inbox, outbox, doorbell) = made.inspect_err(|_| {
@@ -274,6 +277,7 @@ impl<H: Host> Service<H> {
             TcpHostEvent::TimeWait => self.drop_tcp_rings(channel),
             TcpHostEvent::Rests => self.count_resting(channel),
             TcpHostEvent::Over => {
+                self.resting.remove(channel);
                 if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {
                     self.host.unwatch(channel);
                 }
@@ -305,7 +309,11 @@ impl<H: Host> Service<H> {
         let Some(end) = self.ends.get_mut(&channel) else { return };
         let (account, less) = (end.account, end.more_bytes.saturating_sub(RESTING_BYTES));
         end.more_bytes -= less;
+        let is_on_link = matches!(&end.stage, Stage::Tcp(tcp) if tcp.path.is_none());
         self.accounts.give_back(account, Resource::BufferBytes, less);
+        if is_on_link {
+            self.resting.add(account, channel);
+        }
     }
 
     fn tcp_begun(&mut self, channel: ChannelId, flow: Flow) {

@@ -60,7 +60,7 @@ impl<H: Host> Service<H> {
         terms: RtuTerms,
         thread: Option<u32>,
     ) -> Outcome {
-        self.accounts.take(account, Resource::Channels, 1)?;
+        self.take_one_end(account)?;
         let room = HANDLER_BYTES + terms.budget().map_or(0, |(units, _)| u64::from(units) * UNIT_BYTES);
         let taken = self.accounts.take(account, Resource::BufferBytes, room);
         taken.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
