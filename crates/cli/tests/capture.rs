@@ -24,7 +24,8 @@ fn begin(a: &Host, line: &str, ready: &str) -> Child {
     let arguments: Vec<_> = line.split(' ').collect();
     let mut command = on(a, Path::new(PUNCTUAL), &arguments);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    let mut errors = BufReader::new(child.stderr.as_mut().expect("piped"));
+    // What it prints after that line stays in the pipe.
+    let mut errors = BufReader::with_capacity(1, child.stderr.as_mut().expect("piped"));
     let mut text = String::new();
     while !text.contains(ready) {
         assert!(errors.read_line(&mut text).expect("a line") > 0, "{line}: {text}");
@@ -165,6 +166,35 @@ fn a_capture_has_both_directions_with_right_checksums_and_times() {
     assert!(relay.wait().expect("an end").success());
     drop(daemon);
     std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
+}
+
+/// Else it would wait for packets that never come. A daemon that is killed tells nobody.
+#[test]
+fn a_capture_ends_with_its_daemon() {
+    if !privileged() {
+        return;
+    }
+    let (a, _b) = cable();
+    let file = configuration("capture-gone");
+    let (socket, written) = (file.with_file_name("a.sock"), file.with_file_name("wire.pcap"));
+    let daemon = Daemon::start(&a, &file);
+    let line = format!("capture --socket {} -w {}", socket.display(), written.display());
+    let mut capture = begin(&a, &line, "capture: begun");
+    // With SIGKILL.
+    drop(daemon);
+    assert_eq!(
+        failed(&mut capture),
+        (Some(1), "punctual: the daemon is gone: connect again when it is back\n".into())
+    );
+    assert!(packets(&written).iter().all(|(_, packet)| is_sound(packet)));
+    std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
+}
+
+/// Its exit code, and what else it printed on standard error.
+fn failed(capture: &mut Child) -> (Option<i32>, String) {
+    let mut text = String::new();
+    capture.stderr.take().expect("piped").read_to_string(&mut text).expect("its errors");
+    (capture.wait().expect("an end").code(), text)
 }
 
 /// tcpdump, where it is installed, reads every packet and finds no wrong checksum.
