@@ -190,6 +190,25 @@ fn a_capture_ends_with_its_daemon() {
     std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
 }
 
+/// The kernel's device that is always full.
+#[test]
+fn a_full_disk_is_named_with_the_fix() {
+    if !privileged() {
+        return;
+    }
+    let (a, _b) = cable();
+    let file = configuration("capture-full");
+    let daemon = Daemon::start(&a, &file);
+    let line = format!("capture --socket {} -w /dev/full", file.with_file_name("a.sock").display());
+    let (code, why) = failed(&mut begin(&a, &line, "capture: begun"));
+    assert_eq!((code, why.lines().count()), (Some(1), 1), "{why}");
+    for part in ["writing /dev/full: No space left", "it has 0 packets; ", "free space"] {
+        assert!(why.contains(part), "{why}");
+    }
+    drop(daemon);
+    std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
+}
+
 /// Its exit code, and what else it printed on standard error.
 fn failed(capture: &mut Child) -> (Option<i32>, String) {
     let mut text = String::new();
