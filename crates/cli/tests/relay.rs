@@ -389,6 +389,10 @@ fn wrong_usage_is_one_line() {
             "--config x.toml --listen 1.2.3.4:5 --to 1.2.3.4:5 --class low-delay --units 3 --interval 1ms --period 1ms",
             "no other budget",
         ),
+        (
+            "--config x.toml --listen 1.2.3.4:5 --to 1.2.3.4:6 --class low-delay --units 0 --interval 10ms",
+            "'--units <COUNT>': 0 is not in 1..",
+        ),
         ("--config x.toml --listen 1.2.3.4:5 --to 1.2.3.4:0", "--to 1.2.3.4:0: give a port of 1 to 65535"),
         ("--config x.toml --listen 1.2.3.4:0 --to 1.2.3.4:5", "--listen 1.2.3.4:0: give a port"),
         (

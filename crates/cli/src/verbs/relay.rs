@@ -74,7 +74,7 @@ pub struct Relay {
     #[arg(long, value_name = "TIME", value_parser = values::span)]
     interval: Option<Nanos>,
     /// With --class low-delay: the budget. It is the largest number of TCP segments in any interval, in each direction.
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     units: Option<u32>,
     /// With --class guaranteed: rate of the data (20Mbit/s).
     #[arg(long, value_name = "RATE", value_parser = values::bit_rate)]
