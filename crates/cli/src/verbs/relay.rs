@@ -202,6 +202,7 @@ impl Relay {
     ) -> anyhow::Result<()> {
         let listener = KernelListener::bind(from).with_context(|| format!("listening on {from}"))?;
         listener.set_nonblocking(true)?;
+        peer.check(endsystem)?;
         // Port 0 lets the kernel choose.
         print_note(&format!("relay: listening on {}", listener.local_addr()?));
         std::thread::scope(|scope| -> anyhow::Result<()> {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use punctual::tcp::{Qos, TcpError, TcpStream};
-use punctual::{Endsystem, Nanos};
+use punctual::{Endsystem, Error, Nanos};
 
 use crate::output::Usage;
 
@@ -43,6 +43,16 @@ impl WireListener {
 }
 
 impl WireEnd {
+    /// Checks what does not change while the relay runs: else each connection would be refused for the same reason.
+    pub(super) fn check(&self, endsystem: &Endsystem) -> Result<(), Error> {
+        match self {
+            Self::Reserved(peer, _) => {
+                endsystem.check_host(peer.split_once('@').map_or("", |(_, host)| host))
+            }
+            Self::Address(_) => Ok(()),
+        }
+    }
+
     pub(super) fn connect(&self, endsystem: &Endsystem, qos: Qos) -> Result<TcpStream, TcpError> {
         match self {
             Self::Address(peer) => endsystem.connect_tcp(*peer, qos),
