@@ -22,7 +22,7 @@ use crate::values;
 
 use refusals::Refusals;
 use tally::{Ended, Tally, ended, lasted};
-use wire::{WireEnd, WireListener, check_reserved};
+use wire::{WireEnd, WireListener, check_reserved, refusal_line};
 
 /// How long to wait for a connection before the relay looks whether its daemon is still there.
 const ACCEPT_WAIT: Duration = Duration::from_millis(200);
@@ -291,7 +291,7 @@ fn to_peer(
         }
         Err(error) => {
             reset_program(program);
-            let error = Some(punctual::one_line(&error));
+            let error = Some(refusal_line(&error, qos));
             Ended { peer: None, program: address, in_bytes: 0, out_bytes: 0, lasted_ns: lasted(begun), error }
         }
     }
