@@ -10,10 +10,16 @@ const MAGIC: u32 = 0xa1b2_3c4d;
 const LINKTYPE_RAW: u32 = 101;
 const UDP: u8 = 17;
 const UDP_BYTES: usize = 8;
+/// Bytes that wait before they are written.
+const BUFFER_BYTES: usize = 8_192;
 
-/// Writes packets to `out`.
+/// Writes packets to `out`. It has a buffer of its own, to know which packets a failed write leaves in the file.
 pub struct Pcap<W> {
     out: W,
+    /// Whole packets that wait to be written, and where each of them ends.
+    waiting: Vec<u8>,
+    ends: Vec<usize>,
+    written: u64,
 }
 
 impl<W: Write> Pcap<W> {
@@ -23,7 +29,13 @@ impl<W: Write> Pcap<W> {
         head.extend([2_u16, 4].iter().flat_map(|part| part.to_le_bytes()));
         head.extend([0, 0, packet_bytes, LINKTYPE_RAW].iter().flat_map(|part| part.to_le_bytes()));
         out.write_all(&head)?;
-        Ok(Self { out })
+        out.flush()?;
+        Ok(Self { out, waiting: Vec::new(), ends: Vec::new(), written: 0 })
+    }
+
+    /// Packets that are in the file as a whole.
+    pub const fn written(&self) -> u64 {
+        self.written
     }
 
     /// Adds a packet of `bytes_whole`, which was seen at `unix_ns`; `bytes` are its first ones.
@@ -31,13 +43,34 @@ impl<W: Write> Pcap<W> {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let (seconds, rest) = (unix_ns / 1_000_000_000, unix_ns % 1_000_000_000);
         let head = [seconds as u32, rest as u32, length, bytes_whole.max(length)];
-        self.out.write_all(&head.map(u32::to_le_bytes).concat())?;
-        self.out.write_all(bytes)
+        self.waiting.extend(head.iter().flat_map(|part| part.to_le_bytes()));
+        self.waiting.extend(bytes);
+        self.ends.push(self.waiting.len());
+        if self.waiting.len() < BUFFER_BYTES { Ok(()) } else { self.flush() }
     }
 
+    /// Writes what waits. After an error, nothing more may be written: the last packet may be there in part.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        let (bytes, result) = write_most(&mut self.out, &self.waiting);
+        self.written += self.ends.iter().filter(|end| **end <= bytes).count() as u64;
+        self.waiting.clear();
+        self.ends.clear();
+        result.and_then(|()| self.out.flush())
     }
+}
+
+/// Writes bytes until all are written or it fails; returns how many were written, too.
+fn write_most(out: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
+    let mut at = 0;
+    while at < bytes.len() {
+        match out.write(&bytes[at..]) {
+            Ok(0) => return (at, Err(io::ErrorKind::WriteZero.into())),
+            Ok(count) => at += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (at, Err(error)),
+        }
+    }
+    (at, Ok(()))
 }
 
 /// Adds 16-bit words, the last one filled up (RFC 1071).
@@ -97,10 +130,36 @@ mod tests {
         let mut out = Vec::new();
         let mut file = Pcap::new(&mut out, 128).expect("written");
         file.packet(1_700_000_000_123_456_789, &[1, 2, 3], 9).expect("written");
+        file.flush().expect("written");
+        assert_eq!(file.written(), 1);
         let words: Vec<u32> =
             out[..40].chunks(4).map(|word| u32::from_le_bytes(word.try_into().expect("four"))).collect();
         assert_eq!(words, [MAGIC, 0x0004_0002, 0, 0, 128, 101, 1_700_000_000, 123_456_789, 3, 9]);
         assert_eq!(out[40..], [1, 2, 3]);
+    }
+
+    /// A disk with so many bytes of room.
+    struct Disk(usize);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = bytes.len().min(self.0);
+            self.0 -= count;
+            if count > 0 { Ok(count) } else { Err(io::ErrorKind::StorageFull.into()) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_has_the_packets_that_are_whole() {
+        for (room, whole) in [(24, 0), (24 + 115, 0), (24 + 116, 1), (24 + 100 * 116 + 1, 100)] {
+            let mut file = Pcap::new(Disk(room), 128).expect("the head fits");
+            let refused = (0..1_000).find_map(|at| file.packet(at, &[0; 100], 100).err()).expect("full");
+            assert_eq!((refused.kind(), file.written()), (io::ErrorKind::StorageFull, whole), "{room}");
+        }
     }
 
     /// A header whose checksum is right sums to 0 (RFC 1071), over IPv4 and IPv6, with payloads of either parity.

@@ -24,7 +24,8 @@ fn begin(a: &Host, line: &str, ready: &str) -> Child {
     let arguments: Vec<_> = line.split(' ').collect();
     let mut command = on(a, Path::new(PUNCTUAL), &arguments);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    let mut errors = BufReader::new(child.stderr.as_mut().expect("piped"));
+    // What it prints after that line stays in the pipe.
+    let mut errors = BufReader::with_capacity(1, child.stderr.as_mut().expect("piped"));
     let mut text = String::new();
     while !text.contains(ready) {
         assert!(errors.read_line(&mut text).expect("a line") > 0, "{line}: {text}");
@@ -167,6 +168,54 @@ fn a_capture_has_both_directions_with_right_checksums_and_times() {
     std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
 }
 
+/// Else it would wait for packets that never come. A daemon that is killed tells nobody.
+#[test]
+fn a_capture_ends_with_its_daemon() {
+    if !privileged() {
+        return;
+    }
+    let (a, _b) = cable();
+    let file = configuration("capture-gone");
+    let (socket, written) = (file.with_file_name("a.sock"), file.with_file_name("wire.pcap"));
+    let daemon = Daemon::start(&a, &file);
+    let line = format!("capture --socket {} -w {}", socket.display(), written.display());
+    let mut capture = begin(&a, &line, "capture: begun");
+    // With SIGKILL.
+    drop(daemon);
+    assert_eq!(
+        failed(&mut capture),
+        (Some(1), "punctual: the daemon is gone: connect again when it is back\n".into())
+    );
+    assert!(packets(&written).iter().all(|(_, packet)| is_sound(packet)));
+    std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
+}
+
+/// The kernel's device that is always full.
+#[test]
+fn a_full_disk_is_named_with_the_fix() {
+    if !privileged() {
+        return;
+    }
+    let (a, _b) = cable();
+    let file = configuration("capture-full");
+    let daemon = Daemon::start(&a, &file);
+    let line = format!("capture --socket {} -w /dev/full", file.with_file_name("a.sock").display());
+    let (code, why) = failed(&mut begin(&a, &line, "capture: begun"));
+    assert_eq!((code, why.lines().count()), (Some(1), 1), "{why}");
+    for part in ["writing /dev/full: No space left", "it has 0 packets; ", "free space"] {
+        assert!(why.contains(part), "{why}");
+    }
+    drop(daemon);
+    std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
+}
+
+/// Its exit code, and what else it printed on standard error.
+fn failed(capture: &mut Child) -> (Option<i32>, String) {
+    let mut text = String::new();
+    capture.stderr.take().expect("piped").read_to_string(&mut text).expect("its errors");
+    (capture.wait().expect("an end").code(), text)
+}
+
 /// tcpdump, where it is installed, reads every packet and finds no wrong checksum.
 fn read_by_tcpdump(file: &Path, count: usize) {
     let output = std::process::Command::new("tcpdump").args(["-n", "-vv", "-r"]).arg(file).output();
@@ -176,7 +225,10 @@ fn read_by_tcpdump(file: &Path, count: usize) {
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(!text.contains("incorrect") && !text.contains("bad"), "{text}");
+    // A checksum can have the digits "bad".
+    for wrong in ["incorrect", "bad cksum", "bad udp cksum"] {
+        assert!(!text.contains(wrong), "{wrong}: {text}");
+    }
     assert_eq!(text.matches("IP (tos").count(), count, "{text}");
     assert!(text.matches("(correct)").count() > 0, "{text}");
 }

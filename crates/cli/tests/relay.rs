@@ -267,6 +267,31 @@ fn a_relay_ends_with_its_daemon() {
     std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
 }
 
+/// Else each connection would be refused for the same reason.
+#[test]
+fn a_host_that_nobody_knows_is_refused_at_the_start() {
+    if !privileged() {
+        return;
+    }
+    let (a, _b) = cable();
+    let file = configuration("nobody");
+    let socket = file.with_file_name("a.sock");
+    let daemon = Daemon::start(&a, &file);
+    for (peer, why) in [("80@nosuch", "host \"nosuch\" is not in the directory"), ("80@a", "this host")] {
+        let mut command = on(&a, Path::new(PUNCTUAL), &["relay", "--from", "127.0.0.1:7002", "--reserve"]);
+        let command = command.args(["--connect", peer, "--socket"]).arg(&socket).stderr(Stdio::piped());
+        let mut relay = command.spawn().expect("a relay");
+        let mut line = String::new();
+        BufReader::new(relay.stderr.take().expect("piped")).read_line(&mut line).expect("a line");
+        if line.contains("listening") {
+            relay.kill().expect("a relay");
+        }
+        assert_eq!((relay.wait().expect("an end").code(), line.contains(why)), (Some(1), true), "{line}");
+    }
+    drop(daemon);
+    std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
+}
+
 /// A configuration of `name`, `a` or `b`, over a `udp` link: it knows no flows.
 fn without_flows(folder: &Path, name: &str) -> PathBuf {
     let (device, [local, peer], neighbour) = match name {
@@ -388,6 +413,10 @@ fn wrong_usage_is_one_line() {
         (
             "--config x.toml --listen 1.2.3.4:5 --to 1.2.3.4:5 --class low-delay --units 3 --interval 1ms --period 1ms",
             "no other budget",
+        ),
+        (
+            "--config x.toml --listen 1.2.3.4:5 --to 1.2.3.4:6 --class low-delay --units 0 --interval 10ms",
+            "'--units <COUNT>': 0 is not in 1..",
         ),
         ("--config x.toml --listen 1.2.3.4:5 --to 1.2.3.4:0", "--to 1.2.3.4:0: give a port of 1 to 65535"),
         ("--config x.toml --listen 1.2.3.4:0 --to 1.2.3.4:5", "--listen 1.2.3.4:0: give a port"),

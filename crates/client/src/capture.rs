@@ -54,18 +54,23 @@ impl Endsystem {
         let (answer, descriptors) = self.connection.shared.call(Request::Capture { wish })?;
         let Answer::Capturing { channel, ring: shape, links } = answer else { return Err(Error::Unexpected) };
         let connection = Arc::clone(&self.connection);
-        let attached = InboxReader::attach(RingHandles { shape, descriptors });
-        match attached.map_err(Error::from).and_then(|inbox| {
-            connection.shared.attached(channel, || inbox.is_closed())?;
-            Ok(inbox)
-        }) {
+        match attach(&connection, channel, RingHandles { shape, descriptors }) {
             Ok(inbox) => Ok(Capture { connection, channel, inbox, links, next: 0, lost: 0 }),
             Err(error) => {
+                connection.shared.forget(channel);
                 connection.shared.send_unanswered(Request::Close { channel });
                 Err(error)
             }
         }
     }
+}
+
+fn attach(connection: &Connection, channel: ChannelId, handles: RingHandles) -> Result<InboxReader, Error> {
+    let inbox = InboxReader::attach(handles)?;
+    // A daemon that was killed closes no ring: the end of the connection does.
+    connection.shared.events_of(channel).add_closer(inbox.closer().map_err(Error::Socket)?);
+    connection.shared.attached(channel, || inbox.is_closed())?;
+    Ok(inbox)
 }
 
 impl Capture {

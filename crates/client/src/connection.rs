@@ -255,6 +255,7 @@ impl SharedConnection {
             Ok(
                 Answer::Opened { channel, .. }
                 | Answer::Ring { channel, .. }
+                | Answer::Capturing { channel, .. }
                 | Answer::TcpConnected { channel, .. }
                 | Answer::TcpListening { channel },
             ) => Some(*channel),

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use punctual_host::check_profile;
 use punctual_host::config::{self, HostConfig};
 use punctual_os::heap::Allocator;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -32,7 +33,7 @@ struct Arguments {
     /// Run without a real-time class and locked memory. Nothing is guaranteed then.
     #[arg(long)]
     best_effort_host: bool,
-    /// Only check the configuration. Warn of links that it makes degraded, and if all users together may take more file
+    /// Only check the configuration and the file of its profile. Warn of links that it makes degraded, and if all users together may take more file
     /// descriptors than this process may have.
     #[arg(long)]
     check: bool,
@@ -91,6 +92,7 @@ fn serve(arguments: &Arguments) -> anyhow::Result<()> {
         config.run_on_best_effort_host();
     }
     if arguments.check {
+        check_profile(&config)?;
         for warning in punctual_daemon::warnings(&config) {
             // A terminal that cannot be written is no reason to fail.
             let _ = writeln!(std::io::stderr(), "punctuald: warning: {warning}");

@@ -134,6 +134,24 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
+/// The start would find that the file is not there.
+#[test]
+fn a_profile_that_is_not_there_is_found_by_the_check() {
+    let folder = folder("unmeasured");
+    let processor = "best_effort_host = true\nprofile = \"/nonexistent/profile.toml\"";
+    let config = with_text(&folder, "a", 2, |text| write(&folder, Text { processor, ..text }));
+    for arguments in [&["--check"][..], &[]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_punctuald"));
+        let failed = command.args(arguments).arg("--config").arg(&config).output().expect("punctuald runs");
+        let printed = String::from_utf8_lossy(&failed.stderr);
+        assert_eq!(failed.status.code(), Some(1), "{printed}");
+        let why =
+            "punctuald: profile /nonexistent/profile.toml: the file does not exist, and a best-effort host";
+        assert!(printed.lines().any(|line| line.starts_with(why)), "{printed}");
+    }
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
 /// A valid plan, made for a faster host: only admission on this host can detect that it does not fit.
 #[test]
 fn a_plan_that_cannot_be_scheduled_here_is_one_line_with_the_flow_and_the_fix() {

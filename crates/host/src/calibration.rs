@@ -1,5 +1,6 @@
 //! Decides the costs that a starting host counts with: from the configured profile, from a short measurement, or as configured.
 
+use std::io;
 use std::path::Path;
 
 use punctual_engine::WORK_SLICE;
@@ -22,6 +23,17 @@ pub enum CalibrationError {
     /// The file.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    /// There is no file, and this host measures nothing.
+    #[error(
+        "profile {path}: the file does not exist, and {why} measures no profile: write it with 'punctual profile --output \
+         {path}', or remove \"profile\" from [processor]"
+    )]
+    NoFile {
+        /// Path of the file.
+        path: String,
+        /// What measures none.
+        why: &'static str,
+    },
     /// The measurement.
     #[error("{0}; or give the costs in [processor.costs], or profile_measure = false for the defaults")]
     Measure(#[from] MeasureError),
@@ -41,15 +53,12 @@ pub fn calibrate<R: Rings + Sync>(
     let (profile, foreign) = match source_of(config, &settings) {
         Source::Configured => return Ok(as_configured(config, &settings)),
         Source::File(path) => {
-            let profile = Profile::load(path)?;
+            let (profile, foreign) = load(config, path)?;
             let driver = accepted(&profile, wanted);
             if driver != wanted {
                 replaces = Some((driver, "the profile was measured so".to_owned()));
             }
-            match profile.check_machine(&Machine::here(driver.name()), path) {
-                Err(error) if settings.mismatch == Mismatch::Accept => (profile, Some(error.to_string())),
-                checked => checked.map(|()| (profile, None))?,
-            }
+            (profile, foreign)
         }
         Source::Measured(file) => {
             let profile = match (measure_short(config, rings, wanted), wanted.substitute()) {
@@ -75,6 +84,37 @@ pub fn calibrate<R: Rings + Sync>(
         ));
     }
     Ok(settled)
+}
+
+/// Checks what [`calibrate`] would find in the file of a profile, and measures nothing.
+///
+/// # Errors
+/// See [`CalibrationError`].
+pub fn check_profile(config: &HostConfig) -> Result<(), CalibrationError> {
+    match source_of(config, &config.profile) {
+        Source::File(path) => load(config, path).map(drop),
+        Source::Configured | Source::Measured(_) => Ok(()),
+    }
+}
+
+/// The profile in a file; and if it is one of another machine, and accepted, in what it differs.
+fn load(config: &HostConfig, path: &Path) -> Result<(Profile, Option<String>), CalibrationError> {
+    let profile = Profile::load(path).map_err(|error| match &error {
+        ProfileError::Io { path, error: cause } if cause.kind() == io::ErrorKind::NotFound => {
+            let why = if config.is_best_effort_host() {
+                "a best-effort host"
+            } else {
+                "a host with profile_measure = false"
+            };
+            CalibrationError::NoFile { path: path.clone(), why }
+        }
+        _ => error.into(),
+    })?;
+    let driver = accepted(&profile, driver_of(config));
+    match profile.check_machine(&Machine::here(driver.name()), path) {
+        Err(error) if config.profile.mismatch == Mismatch::Accept => Ok((profile, Some(error.to_string()))),
+        checked => Ok(checked.map(|()| (profile, None))?),
+    }
 }
 
 /// The source of the costs.

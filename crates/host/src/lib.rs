@@ -17,7 +17,7 @@ mod running;
 pub mod service;
 mod tcp;
 
-pub use calibration::{CalibrationError, calibrate};
+pub use calibration::{CalibrationError, calibrate, check_profile};
 pub use config::{GivenCosts, Mismatch, ProfileSettings};
 pub use embedded::{EmbeddedHost, TcpCloser, TcpEnds, TcpListening};
 pub use nominal_rate::nominal_rate;

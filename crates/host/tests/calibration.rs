@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use punctual_engine::profile::{Costs, PathSamples, Profile, profile_of};
-use punctual_host::calibrate;
 use punctual_host::config::{self, HostConfig};
 use punctual_host::profile_rings::SharedRings;
+use punctual_host::{calibrate, check_profile};
 use punctual_proto::config::CostSource;
 use punctual_proto::{Nanos, Ppm};
 
@@ -28,8 +28,12 @@ fn host(processor: &str) -> HostConfig {
 }
 
 fn host_over(driver: &str, processor: &str) -> HostConfig {
+    any_host(driver, &format!("best_effort_host = true\n{processor}"))
+}
+
+fn any_host(driver: &str, processor: &str) -> HostConfig {
     let text = format!(
-        "[node]\nname = \"a\"\n[processor]\nbest_effort_host = true\n{processor}\n[signalling]\n\
+        "[node]\nname = \"a\"\n[processor]\n{processor}\n[signalling]\n\
          key = \"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"\n\
          [[host]]\nname = \"a\"\nid = 1\n[[host]]\nname = \"b\"\nid = 2\n\
          [[link]]\nname = \"l\"\nneighbour = \"b\"\n{driver}\nrate = \"1Gbit/s\"\n"
@@ -155,7 +159,30 @@ fn what_is_not_to_be_measured_is_as_configured() {
         assert_eq!((costs, settled.costs_from), (before, CostSource::Configured));
         assert_eq!((config.segment.run, config.segment.unit), (Nanos(5_000), Nanos(15_000)));
     }
-    let missing = "profile = \"/nonexistent/profile.toml\"\nprofile_measure = false";
-    let error = calibrate(&mut host(missing), &SharedRings).expect_err("no file").to_string();
-    assert!(error.contains("/nonexistent/profile.toml"), "{error}");
+}
+
+/// The check of a configuration says the same as the start.
+#[test]
+fn a_host_that_measures_nothing_needs_the_file_that_it_names() {
+    let missing = "profile = \"/nonexistent/profile.toml\"\n";
+    let quiet = format!("{missing}profile_measure = false");
+    for (mut config, why) in [
+        (host(missing), "a best-effort host measures no profile"),
+        (any_host("driver = \"memory\"", &quiet), "profile_measure = false measures no profile"),
+    ] {
+        let checked = check_profile(&config).expect_err("no file").to_string();
+        let error = calibrate(&mut config, &SharedRings).expect_err("no file").to_string();
+        assert_eq!(error, checked);
+        for part in
+            ["/nonexistent/profile.toml: the file does not exist", why, "--output /nonexistent/profile.toml"]
+        {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+    check_profile(&any_host("driver = \"memory\"", missing)).expect("it is measured at the start");
+    let file = File::of("elsewhere", |profile| profile.machine.host = "elsewhere".into());
+    let foreign = check_profile(&host(&format!("profile = {:?}", file.0))).expect_err("foreign").to_string();
+    assert!(foreign.contains("elsewhere"), "{foreign}");
+    check_profile(&host(&format!("profile = {:?}\nprofile_mismatch = \"accept\"", file.0)))
+        .expect("accepted");
 }

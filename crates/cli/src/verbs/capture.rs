@@ -1,17 +1,19 @@
 //! `punctual capture`: a file of the packets that this host's daemon sends and receives.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args;
 use punctual::capture::{Capture as Packets, Kind, Link, Packet, Wish};
-use punctual::{ChannelId, Endsystem, Nanos, now};
+use punctual::{ChannelId, Endsystem, Nanos, counted, now};
 use punctual_os::interrupt;
 use serde::Serialize;
+use thiserror::Error;
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, Usage, begin_stream, print_note};
@@ -31,7 +33,7 @@ const CHECK: Duration = Duration::from_millis(100);
                   if its buffer (--packets-waiting) is full, packets are missing in the file, and counted as lost. Only one capture \
                   runs at a time. Root, the \
                   daemon's user and the users in capture_users of [daemon] may capture.\n\
-                  Exit code 0: the limit was reached, or Ctrl-C. 1: refused, or the daemon has ended.")]
+                  Exit code 0: the limit was reached, or Ctrl-C. 1: refused, the file cannot be written, or the daemon has ended.")]
 pub struct Capture {
     #[command(flatten)]
     host: Host,
@@ -92,18 +94,16 @@ impl Capture {
         interrupt::install()?;
         // Before the file is made: a capture that is refused leaves an older file as it is.
         let mut packets = endsystem.capture(wish)?;
-        let out: Box<dyn Write> = if is_piped {
+        let out = if is_piped {
             begin_stream();
-            Box::new(io::stdout().lock())
+            // Without the buffer of the standard library: what is written is in the file.
+            File::from(io::stdout().as_fd().try_clone_to_owned()?)
         } else {
             let file = self.write.display();
-            Box::new(File::create(&self.write).with_context(|| format!("creating {file}"))?)
+            File::create(&self.write).with_context(|| format!("creating {file}"))?
         };
         print_note("capture: begun");
-        let mut file = Pcap::new(BufWriter::new(out), self.packet_bytes)?;
-        file.flush()?;
-        let captured = self.copy(&mut packets, &mut file);
-        let captured = match captured {
+        let captured = match self.copy(&mut packets, out) {
             // The reader of a pipe has seen enough.
             Err(error) if is_closed_pipe(&error) => return Ok(Outcome::Done),
             other => other?,
@@ -116,8 +116,20 @@ impl Capture {
         Ok(Outcome::Done)
     }
 
-    /// Copies packets until a limit is reached.
-    fn copy(&self, packets: &mut Packets, file: &mut Pcap<impl Write>) -> anyhow::Result<Captured> {
+    /// Copies packets to a file until a limit is reached.
+    fn copy(&self, packets: &mut Packets, out: impl Write) -> anyhow::Result<Captured> {
+        let mut file =
+            Pcap::new(out, self.packet_bytes).map_err(|error| NotWritten::new(&self.write, 0, error))?;
+        let copied = self.copy_to(packets, &mut file);
+        // What has come so far is in the file, too, if the daemon has ended.
+        let flushed = file.flush();
+        copied.and_then(|captured| Ok(flushed.map(|()| captured)?)).map_err(|error| match error.downcast() {
+            Ok(error) => NotWritten::new(&self.write, file.written(), error).into(),
+            Err(other) => other,
+        })
+    }
+
+    fn copy_to(&self, packets: &mut Packets, file: &mut Pcap<impl Write>) -> anyhow::Result<Captured> {
         let until = self.duration.and_then(|span| Instant::now().checked_add(Duration::from_nanos(span.0)));
         let (links, offset_ns) = (packets.links().to_vec(), unix_ns().saturating_sub(now().0));
         let mut count = 0;
@@ -137,13 +149,39 @@ impl Capture {
                 None => file.flush()?,
             }
         }
-        file.flush()?;
         Ok(Captured { packets: count, lost: packets.lost() })
     }
 }
 
+/// The file takes no more.
+#[derive(Debug, Error)]
+#[error("writing {file}: {error}: it has {}{}", counted(*packets, "packet"), fix(error.kind()))]
+struct NotWritten {
+    file: String,
+    /// That are in it as a whole.
+    packets: u64,
+    error: io::Error,
+}
+
+impl NotWritten {
+    fn new(file: &Path, packets: u64, error: io::Error) -> Self {
+        let file =
+            if file.as_os_str() == "-" { "standard output".into() } else { file.display().to_string() };
+        Self { file, packets, error }
+    }
+}
+
+const fn fix(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            "; free space, write to another disk, or capture less (--packet-bytes, --port, --count, --duration)"
+        }
+        _ => "",
+    }
+}
+
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    error.downcast_ref::<NotWritten>().is_some_and(|it| it.error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn ends_of(endsystem: &Endsystem, id: ChannelId) -> anyhow::Result<[SocketAddr; 2]> {

@@ -1,5 +1,6 @@
 //! `punctual relay`: TCP connections that Punctual processes, for programs that only know the kernel's sockets.
 
+mod refusals;
 mod tally;
 mod wire;
 
@@ -19,8 +20,9 @@ use crate::output::{Outcome, Output, Usage, print_note};
 use crate::relay::{carry, reset_program};
 use crate::values;
 
+use refusals::Refusals;
 use tally::{Ended, Tally, ended, lasted};
-use wire::{WireEnd, WireListener, check_reserved};
+use wire::{WireEnd, WireListener, check_reserved, refusal_line};
 
 /// How long to wait for a connection before the relay looks whether its daemon is still there.
 const ACCEPT_WAIT: Duration = Duration::from_millis(200);
@@ -74,7 +76,7 @@ pub struct Relay {
     #[arg(long, value_name = "TIME", value_parser = values::span)]
     interval: Option<Nanos>,
     /// With --class low-delay: the budget. It is the largest number of TCP segments in any interval, in each direction.
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     units: Option<u32>,
     /// With --class guaranteed: rate of the data (20Mbit/s).
     #[arg(long, value_name = "RATE", value_parser = values::bit_rate)]
@@ -82,7 +84,8 @@ pub struct Relay {
     /// With --class guaranteed: the period in which each connection gets its share of the processor.
     #[arg(long, value_name = "TIME", value_parser = values::span)]
     period: Option<Nanos>,
-    /// At most this many connections at a time; further ones wait. One that a quota or admission refuses is reset. With --listen, the
+    /// At most this many connections at a time; further ones wait. A connection that admission refuses is reset. If a quota of the
+    /// user is full, a connection of a program is reset, and one from the network waits until there is room. With --listen, the
     /// relay takes about 280 KiB of its user's buffers (buffers_per_user_max) for each, from the beginning.
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     connections_max: u32,
@@ -173,16 +176,20 @@ impl Relay {
     ) -> anyhow::Result<()> {
         let listener = WireListener::bind(endsystem, listen, qos, self.connections_max)?;
         print_note(&format!("relay: listening on {listen}"));
+        let mut refusals = Refusals::default();
         std::thread::scope(|scope| -> anyhow::Result<()> {
             while tally.admit(self.connections_max, self.count) {
-                match listener.accept_timeout(ACCEPT_WAIT) {
+                let accepted = listener.accept_timeout(ACCEPT_WAIT);
+                if let Some(refusal) = refusals.news(accepted.as_ref().err()) {
+                    print_note(&format!("relay: {refusal}"));
+                }
+                match accepted {
                     Ok(Some(wire)) => {
                         scope.spawn(move || tally.end(to_program(wire, to)));
                     }
                     Ok(None) => tally.withdraw(),
                     Err(error) if is_final(&error) => return Err(error.into()),
-                    Err(error) => {
-                        print_note(&format!("relay: {}", punctual::one_line(&error)));
+                    Err(_) => {
                         tally.withdraw();
                         std::thread::sleep(RETRY);
                     }
@@ -202,6 +209,7 @@ impl Relay {
     ) -> anyhow::Result<()> {
         let listener = KernelListener::bind(from).with_context(|| format!("listening on {from}"))?;
         listener.set_nonblocking(true)?;
+        peer.check(endsystem)?;
         // Port 0 lets the kernel choose.
         print_note(&format!("relay: listening on {}", listener.local_addr()?));
         std::thread::scope(|scope| -> anyhow::Result<()> {
@@ -283,7 +291,7 @@ fn to_peer(
         }
         Err(error) => {
             reset_program(program);
-            let error = Some(punctual::one_line(&error));
+            let error = Some(refusal_line(&error, qos));
             Ended { peer: None, program: address, in_bytes: 0, out_bytes: 0, lasted_ns: lasted(begun), error }
         }
     }

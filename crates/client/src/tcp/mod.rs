@@ -28,7 +28,7 @@ pub mod tokio;
 
 use std::net::SocketAddr;
 
-use punctual_analysis::{BitRate, Nanos};
+use punctual_analysis::{BitRate, Contract, Nanos};
 use punctual_ipc::api::{Answer, ApiError, Request, TcpConnectionStatus, TcpPath};
 use punctual_proto::api::RtuClass;
 use thiserror::Error;
@@ -179,6 +179,17 @@ impl Qos {
     #[cfg(feature = "embedded")]
     pub fn settings(self) -> Settings {
         punctual_host::TcpWish::of(self.class()).config
+    }
+
+    /// The largest guaranteed rate with the same period that takes no more of the path than `offer`, of a refusal of
+    /// [`Endsystem::connect_tcp_reserved`]. `None`: there is none, or this is another class.
+    pub fn rate_within(self, offer: &Contract) -> Option<BitRate> {
+        let Self::Guaranteed { period, .. } = self else { return None };
+        let units = path::units_within(period, offer)?;
+        // The other way round than `class`.
+        let bits = u128::from(units.checked_sub(1)?) * u128::from(SEGMENT_DATA_BYTES) * 8_000_000_000;
+        let rate = u64::try_from(bits.checked_div(u128::from(period.0))?).ok()?;
+        Some(BitRate(rate)).filter(|rate| rate.0 > 0)
     }
 
     /// The class of the handlers, whose data units are segments.
@@ -381,6 +392,30 @@ impl Endsystem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The offer is met, and a rate that is a little higher exceeds it.
+    #[test]
+    fn a_rate_within_an_offer_is_the_largest() {
+        let period = Nanos::from_millis(5);
+        let of = |rate| Qos::Guaranteed { rate, period };
+        let units = |rate| match of(rate).class() {
+            RtuClass::Guaranteed { units, .. } => units,
+            other => panic!("{other:?}"),
+        };
+        let offer = |a_second, burst, bytes| {
+            let rate = punctual_analysis::Rate::per_second(a_second).expect("a rate");
+            Contract::new(bytes, rate, burst, period).expect("a contract")
+        };
+        let most = |offer| of(BitRate(1_000_000_000)).rate_within(&offer);
+        for (offer, expected) in [(offer(10_173, 54, 1_280), 49), (offer(10_173, 20, 1_280), 20)] {
+            let rate = most(offer).expect("a rate");
+            assert_eq!((units(rate), units(BitRate(rate.0 + 10_000))), (expected, expected + 1));
+        }
+        assert_eq!(most(offer(10_173, 54, 1_280)), Some(BitRate(92_160_000)));
+        assert_eq!(most(offer(10_173, 54, 1_000)), None, "a packet does not fit");
+        assert_eq!(most(offer(200, 54, 1_280)), None, "no packet in a period besides the margin");
+        assert_eq!(Qos::BestEffort.rate_within(&offer(10_173, 54, 1_280)), None);
+    }
 
     #[test]
     fn a_rate_becomes_whole_segments_of_a_period() {

@@ -47,6 +47,12 @@ fn contract(class: RtuClass, deadline: Option<Nanos>) -> Result<Contract, TcpErr
     Ok(Contract { policing, ..contract.map_err(|error| TcpError::Qos(error.to_string()))? })
 }
 
+/// Packets of a guaranteed period whose contract is no more than `offer`; `None` if no packet fits.
+pub(super) fn units_within(period: Nanos, offer: &Contract) -> Option<u64> {
+    let by_rate = period.0.checked_div(offer.interval().0)?.checked_sub(1)?;
+    (offer.message_bytes_max >= PATH_PACKET_BYTES).then(|| by_rate.min(offer.burst_messages_max.into()))
+}
+
 /// Name of a listener.
 fn listening(port: u16) -> Result<Name, Error> {
     Ok(Name::new(&format!("tcp.{port}"))?)

@@ -93,7 +93,11 @@ pub enum KernelError {
         device: String,
     },
     /// Another program has the port.
-    #[error("TCP port {0} is in use: stop the program that uses it (ss -tanp), or choose another port")]
+    #[error(
+        "TCP port {0} is in use: stop the program that uses it, or choose another port ('ss -tanp' shows the kernel's ports; of \
+         Punctual's, 'punctual connections' shows those with a connection, and nothing shows one that only listens, for \
+         example for another 'punctual relay')"
+    )]
     PortTaken(SocketAddr),
     /// No address of this host.
     #[error("{0} is not an address of this host: `ip address` lists the addresses")]

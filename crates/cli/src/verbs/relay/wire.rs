@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use punctual::tcp::{Qos, TcpError, TcpStream};
-use punctual::{Endsystem, Nanos};
+use punctual::{Endsystem, Error, Nanos, OpenError};
 
 use crate::output::Usage;
 
@@ -43,11 +43,37 @@ impl WireListener {
 }
 
 impl WireEnd {
+    /// Checks what does not change while the relay runs: else each connection would be refused for the same reason.
+    pub(super) fn check(&self, endsystem: &Endsystem) -> Result<(), Error> {
+        match self {
+            Self::Reserved(peer, _) => {
+                endsystem.check_host(peer.split_once('@').map_or("", |(_, host)| host))
+            }
+            Self::Address(_) => Ok(()),
+        }
+    }
+
     pub(super) fn connect(&self, endsystem: &Endsystem, qos: Qos) -> Result<TcpStream, TcpError> {
         match self {
             Self::Address(peer) => endsystem.connect_tcp(*peer, qos),
             Self::Reserved(peer, deadline) => endsystem.connect_tcp_reserved(peer, qos, *deadline),
         }
+    }
+}
+
+/// Why there is no connection. The offer of a path is in packets, and the relay's option is a rate of data.
+pub(super) fn refusal_line(error: &TcpError, qos: Qos) -> String {
+    let line = punctual::one_line(error);
+    let (Qos::Guaranteed { rate: wanted, .. }, TcpError::Path(OpenError::Refused { refusal, .. })) =
+        (qos, error)
+    else {
+        return line;
+    };
+    let offered = refusal.offer.and_then(|offer| qos.rate_within(&offer));
+    // The offer may be more time alone.
+    match offered.filter(|offered| *offered < wanted) {
+        Some(rate) => format!("{line}; with this --period, that is --rate {}kbit/s at most", rate.0 / 1_000),
+        None => line,
     }
 }
 
@@ -71,4 +97,34 @@ pub(super) fn check_reserved(option: &str, text: &str) -> Result<(), Usage> {
     let form =
         if is_peer { "a port and the name of a host, like 6379@hostb" } else { "a port of 1 to 65535" };
     Err(Usage(format!("{option} {text}: with --reserve, give {form}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual::{BitRate, ChannelRefusal, Contract, Rate, RefuseCause};
+    use punctual_proto::ids::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn an_offer_of_packets_is_a_rate_of_data_too() {
+        let contract = |a_second, burst| {
+            let rate = Rate::per_second(a_second).expect("a rate");
+            Contract::new(1_280, rate, burst, Nanos::from_millis(5)).expect("a contract")
+        };
+        let line = |mbits: u64, offer| {
+            let (node, cause) = (NodeId(1), RefuseCause::Exhausted);
+            let refusal = ChannelRefusal { node, cause, offer, stages: Vec::new(), hosts: Vec::new() };
+            let wanted = Box::new(contract(11_000, 54));
+            let error = TcpError::Path(OpenError::Refused { refusal, wanted });
+            let rate = BitRate(mbits * 1_000_000);
+            refusal_line(&error, Qos::Guaranteed { rate, period: Nanos::from_millis(5) })
+        };
+        let refused = line(100, Some(contract(10_173, 54)));
+        assert!(refused.ends_with("; with this --period, that is --rate 92160kbit/s at most"), "{refused}");
+        for (mbits, offer) in [(90, Some(contract(10_173, 54))), (100, None)] {
+            let refused = line(mbits, offer);
+            assert!(!refused.contains("--rate"), "{refused}");
+        }
+    }
 }
