@@ -130,7 +130,7 @@ fn refusal_text(refusal: &RtuRefusal) -> String {
     match refusal {
         RtuRefusal::Range { what: RtuNumber::Units | RtuNumber::Packets, most, .. } => {
             format!(
-                "more than {most} segments in an interval or period: give fewer units, a lower rate or a shorter period"
+                "an interval or a period has 1 to {most} segments: give other units, another rate or another period"
             )
         }
         RtuRefusal::Processor(stage) | RtuRefusal::Link(stage) => {

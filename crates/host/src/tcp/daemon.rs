@@ -20,11 +20,11 @@ use punctual_proto::api::{RtuClass, UserId};
 use punctual_proto::ids::ChannelId;
 
 use super::listener::{Accepting, Listener};
-use super::opener::{Handle, Opener, Prepared, ProgramRings, TcpNews, confine};
+use super::opener::{Opener, Prepared, ProgramRings, TcpNews, confine};
 use super::paths::Join;
 use super::starter::{Job, Report, Reporter, begin};
 use super::turns::Turns;
-use super::{RING, TcpError, TcpSetup, TcpWish, api_end, engine_setting};
+use super::{Handle, RING, TcpError, TcpSetup, TcpWish, api_end, engine_setting};
 
 /// What happened to a connection or a listener.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use punctual_proto::Nanos;
 use punctual_proto::api::RtuCost;
 use punctual_proto::ids::LinkId;
 
-use super::opener::{Handle, Notify, Opener, Prepared, ProgramRings, prepare};
+use super::opener::{Notify, Opener, Prepared, ProgramRings, prepare};
 use super::releaser::{Living, Release};
 use super::segments::{Keep, segment_ring};
-use super::{SEGMENTS, TcpError, TcpLink, TcpWish, segment_bytes, terms};
+use super::{Handle, SEGMENTS, TcpError, TcpLink, TcpWish, segment_bytes, terms};
 
 impl Opener {
     /// The link on whose device `local` is, and its longest packet: connections to this address come there.

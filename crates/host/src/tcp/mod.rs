@@ -18,9 +18,9 @@ mod turns;
 use std::io;
 use std::net::IpAddr;
 
-use punctual_engine::CallError;
 use punctual_engine::tcp::{ACK_SEGMENTS_MAX, TcpConfig, TcpRefusal, TcpTerms};
-use punctual_ipc::ring::RingError;
+use punctual_engine::{CallError, EngineHandle};
+use punctual_ipc::ring::{InboxWriter, OutboxReader, RingError};
 use punctual_link::kernel::KernelError;
 use punctual_link::{Inlet, Stream};
 use punctual_os::calls::Forbidden;
@@ -33,6 +33,9 @@ use thiserror::Error;
 
 pub use api::{api_end, api_settings, api_state, engine_setting};
 pub(crate) use segments::{in_ring, out_ring};
+
+/// The engine, with rings in shared memory.
+pub(crate) type Handle = EngineHandle<OutboxReader, InboxWriter>;
 
 /// Messages of a program's ring in each direction, and the bytes of one: what a program may write, or leave unread, beside the
 /// connection's own buffers.

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use punctual_engine::HostMemory;
 use punctual_engine::tcp::{
     Ended, EphemeralPorts, Flow, Rings, Secrets, TcpConfig, TcpConnect, TcpEvent, TcpId, TcpParts,
     TcpRefusal, TcpTerms, TcpTimeWait,
 };
-use punctual_engine::{EngineHandle, HostMemory};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_ipc::wake::Alarm;
 use punctual_link::kernel::PortHold;
@@ -21,11 +21,10 @@ use punctual_proto::ids::LinkId;
 use punctual_proto::limits::RAW_TAG_BYTES;
 
 use super::releaser::{Living, Release, release_all};
-use super::route::{LOOK_UP_PAUSE, Route};
+use super::route::{LOOK_UP_PAUSE, LookUp, Route};
 use super::segments::{Keep, segment_ring};
-use super::{SEGMENTS, TcpError, TcpLink, TcpSetup, TcpWish, terms};
+use super::{Handle, SEGMENTS, TcpError, TcpLink, TcpSetup, TcpWish, terms};
 
-pub(crate) type Handle = EngineHandle<OutboxReader, InboxWriter>;
 /// A program's rings.
 pub(crate) type ProgramRings = Rings<HostMemory<OutboxReader, InboxWriter>>;
 /// Called on the processor's thread: it must not wait.
@@ -159,6 +158,11 @@ impl Opener {
         Ok(Self { handle, links, segment, rings, releaser, living, lives, ports, alarm })
     }
 
+    /// Begins to look for the way to a peer.
+    pub fn look_up(&self, peer: IpAddr) -> LookUp {
+        LookUp::new(peer, &self.links)
+    }
+
     /// A local port that is free for a connection to `remote`, held.
     fn hold(&self, source: IpAddr, remote: SocketAddr) -> Result<PortHold, TcpError> {
         let mut guard = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
@@ -184,7 +188,7 @@ impl Opener {
     ) -> Result<(TcpId, Flow), TcpError> {
         let mut look_up = self.look_up(remote.ip());
         let route = loop {
-            match self.poll(&mut look_up) {
+            match look_up.poll(&self.handle) {
                 Some(route) => break route?,
                 // Another thread asks the kernel; a connection is no message path.
                 None => std::thread::sleep(LOOK_UP_PAUSE),

@@ -8,8 +8,7 @@ use punctual_link::NextHop;
 use punctual_link::kernel::HopState;
 use punctual_proto::ids::LinkId;
 
-use super::opener::Opener;
-use super::{TcpError, segment_bytes};
+use super::{Handle, TcpError, TcpLink, segment_bytes};
 
 /// How long the kernel is given to find the way to a peer.
 const ROUTE_WAIT: Duration = Duration::from_secs(3);
@@ -34,33 +33,33 @@ pub(crate) struct Route {
     pub source: IpAddr,
 }
 
-impl Opener {
+impl LookUp {
     /// Begins to look for the way to a peer: the first link whose device the kernel routes it over.
-    pub fn look_up(&self, peer: IpAddr) -> LookUp {
+    pub fn new(peer: IpAddr, links: &[TcpLink]) -> Self {
         let why = "there is no such link".to_owned();
-        let links = self.links.iter().map(|link| (link.id, link.packet_bytes)).collect();
-        LookUp { peer, links, asked: None, why }
+        let links = links.iter().map(|link| (link.id, link.packet_bytes)).collect();
+        Self { peer, links, asked: None, why }
     }
 
     /// Whether the kernel has answered; never waits. `None`: look again soon.
-    pub fn poll(&self, look_up: &mut LookUp) -> Option<Result<Route, TcpError>> {
+    pub fn poll(&mut self, handle: &Handle) -> Option<Result<Route, TcpError>> {
         loop {
-            let Some((link, packet_bytes, hop, until)) = &look_up.asked else {
-                let Some((link, packet_bytes)) = look_up.links.pop_front() else {
-                    let (peer, why) = (look_up.peer, std::mem::take(&mut look_up.why));
+            let Some((link, packet_bytes, hop, until)) = &self.asked else {
+                let Some((link, packet_bytes)) = self.links.pop_front() else {
+                    let (peer, why) = (self.peer, std::mem::take(&mut self.why));
                     return Some(Err(TcpError::NoRoute { peer, why }));
                 };
-                let hop = match self.handle.next_hop(link, look_up.peer) {
+                let hop = match handle.next_hop(link, self.peer) {
                     Ok(Ok(hop)) => hop,
                     Ok(Err(refusal)) => return Some(Err(refusal.into())),
                     Err(error) => return Some(Err(error.into())),
                 };
-                look_up.asked = Some((link, packet_bytes, hop, Time::now() + ROUTE_WAIT));
+                self.asked = Some((link, packet_bytes, hop, Time::now() + ROUTE_WAIT));
                 continue;
             };
-            look_up.why = match hop.state() {
+            self.why = match hop.state() {
                 Some(HopState::Known(route)) => {
-                    let bytes = segment_bytes(*packet_bytes, look_up.peer);
+                    let bytes = segment_bytes(*packet_bytes, self.peer);
                     let (link, hop, mtu) = (*link, hop.clone(), route.mtu);
                     return Some(bytes.map(|bytes| Route {
                         link,
@@ -73,7 +72,7 @@ impl Opener {
                 _ if Time::now() >= *until => "the kernel does not answer".to_owned(),
                 _ => return None,
             };
-            look_up.asked = None;
+            self.asked = None;
         }
     }
 }

@@ -82,7 +82,7 @@ pub(super) fn begin(opener: &Opener, jobs: &Receiver<Job>, reporter: &Reporter) 
         }
         let mut waits = Vec::new();
         for Pending(mut look_up, channel, peer, wish, rings) in pending {
-            let begun = match opener.poll(&mut look_up) {
+            let begun = match look_up.poll(&opener.handle) {
                 None => {
                     waits.push(Pending(look_up, channel, peer, wish, rings));
                     continue;
