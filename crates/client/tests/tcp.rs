@@ -175,7 +175,7 @@ fn what_cannot_be_is_refused_with_one_line() {
         assert!(line.contains("; as many segments would be granted every "), "{line}");
         let endless = Qos::Guaranteed { rate: BitRate(100_000_000_000), period: Nanos::from_millis(1) };
         let line = text(endsystem.connect_tcp(address(B), endless).err());
-        assert!(line.contains("give fewer units, a lower rate or a shorter period"), "{line}");
+        assert!(line.contains("1 to 1024 segments: give units in this range, a lower rate or a shorter period"), "{line}");
         let elsewhere: SocketAddr = "203.0.113.9:80".parse().expect("an address");
         let line = text(endsystem.connect_tcp(elsewhere, LOW_DELAY).err());
         assert!(line.starts_with("no link with flows_max above 0 leads to 203.0.113.9: "), "{line}");

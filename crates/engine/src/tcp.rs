@@ -130,7 +130,7 @@ fn refusal_text(refusal: &RtuRefusal) -> String {
     match refusal {
         RtuRefusal::Range { what: RtuNumber::Units | RtuNumber::Packets, most, .. } => {
             format!(
-                "an interval or a period has 1 to {most} segments: give other units, another rate or another period"
+                "an interval or a period has 1 to {most} segments: give units in this range, a lower rate or a shorter period"
             )
         }
         RtuRefusal::Processor(stage) | RtuRefusal::Link(stage) => {
