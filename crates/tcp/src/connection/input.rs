@@ -107,8 +107,8 @@ impl Connection {
     /// The peer had an old connection of this flow, for example in TIME-WAIT, which the reset ends (RFC 9293 3.5.1, figure 9): the SYN
     /// leaves again behind the reset, and not a second later. Once: a peer that answers wrongly makes no storm.
     fn open_again(&mut self) {
-        if !self.is_opened_again {
-            self.is_opened_again = true;
+        if !self.misfits.is_opened_again {
+            self.misfits.is_opened_again = true;
             self.numbers.begin_again();
             self.machine.connect_again(self.flow);
         }
@@ -235,7 +235,7 @@ impl Connection {
         let is_stale =
             guard.has_timestamps() && segment.timestamp.is_some_and(|(value, _)| guard.is_stale(value, now));
         if segment.flags.rst {
-            if self.has_answered_syn && segment.seq == next {
+            if self.misfits.has_answered_syn && segment.seq == next {
                 self.time_wait = None;
                 self.ended = Some(Ended::Closed);
             }
@@ -257,14 +257,14 @@ impl Connection {
         }
         if segment.length() > 0 || segment.seq != next {
             self.challenge(now, reply);
-            self.has_answered_syn |= segment.flags.syn && segment.ack.is_none() && !reply.is_empty();
+            self.misfits.has_answered_syn |= segment.flags.syn && segment.ack.is_none() && !reply.is_empty();
         }
         Received::Dropped
     }
 
     /// Sends the peer an acknowledgement of the present state, within the limit of challenges.
     fn challenge(&mut self, now: Instant, reply: &mut Vec<u8>) {
-        if self.challenges.may_send(now) {
+        if self.misfits.challenges.may_send(now) {
             self.answer(now, reply);
         }
     }

@@ -91,6 +91,16 @@ pub enum SendError {
     Ended(#[from] Ended),
 }
 
+/// Answers to segments that do not fit, and to an old connection of the same flow that only one end has (RFC 9293 3.5.1).
+#[derive(Debug, Default)]
+struct Misfits {
+    challenges: Challenges,
+    /// The SYN was sent again because the peer had an old connection.
+    is_opened_again: bool,
+    /// A SYN in TIME-WAIT was answered by an acknowledgement.
+    has_answered_syn: bool,
+}
+
 /// A TCP connection.
 #[derive(Debug)]
 pub struct Connection {
@@ -105,11 +115,7 @@ pub struct Connection {
     ahead: Ahead,
     tail: Tail,
     rtt: RoundTrip,
-    challenges: Challenges,
-    /// The SYN was sent again because the peer had an old connection.
-    is_opened_again: bool,
-    /// A SYN in TIME-WAIT was answered by an acknowledgement.
-    has_answered_syn: bool,
+    misfits: Misfits,
     timestamp_offset: u32,
     time_wait: Option<Instant>,
     ended: Option<Ended>,
@@ -143,9 +149,7 @@ impl Connection {
             ahead: Ahead::new(iss.wrapping_add(1)),
             tail: Tail::default(),
             rtt: RoundTrip::default(),
-            challenges: Challenges::default(),
-            is_opened_again: false,
-            has_answered_syn: false,
+            misfits: Misfits::default(),
             timestamp_offset: secrets.timestamp_offset(flow),
             time_wait: None,
             ended: None,
