@@ -53,6 +53,8 @@ enum Place {
     Beginning {
         user: UserId,
         is_closed: bool,
+        /// What the processor has told before the thread that begins could tell that it has begun.
+        early: Vec<TcpNews>,
     },
     Connection(TcpId),
     Listening(Box<Listener>),
@@ -109,7 +111,7 @@ impl DaemonTcp {
     /// Gives the thread a job as soon as it is its user's turn.
     fn begin(&self, channel: ChannelId, user: UserId, job: Job) {
         let mut table = self.table.borrow_mut();
-        table.places.insert(channel, Place::Beginning { user, is_closed: false });
+        table.places.insert(channel, Place::Beginning { user, is_closed: false, early: Vec::new() });
         if let Some(job) = table.turns.enter(user, channel, job) {
             self.order(job);
         }
@@ -222,7 +224,7 @@ impl DaemonTcp {
         let table = &mut *guard;
         let Some(place) = table.places.get_mut(&channel) else { return };
         match place {
-            Place::Beginning { user, is_closed } => match table.turns.withdraw(*user, channel) {
+            Place::Beginning { user, is_closed, .. } => match table.turns.withdraw(*user, channel) {
                 Some(_) => table.over(channel),
                 None => *is_closed = true,
             },
@@ -271,8 +273,17 @@ impl DaemonTcp {
         }
     }
 
+    /// A connection that is over at once may be so before this hears that it has begun: that waits, so that its user's turn goes on.
     fn take(&self, table: &mut Table, channel: ChannelId, report: Report) {
-        let is_closed = matches!(table.places.get(&channel), Some(Place::Beginning { is_closed: true, .. }));
+        let (mut is_closed, mut early) = (false, Vec::new());
+        let report = match (table.places.get_mut(&channel), report) {
+            (Some(Place::Beginning { early, .. }), Report::News(news)) => return early.push(news),
+            (Some(Place::Beginning { is_closed: closed, early: told, .. }), report) => {
+                (is_closed, early) = (*closed, std::mem::take(told));
+                report
+            }
+            (_, report) => report,
+        };
         if matches!(report, Report::Begun(_) | Report::Listening(_)) {
             self.has_begun(table, channel);
         }
@@ -283,6 +294,9 @@ impl DaemonTcp {
                     let _ = self.handle.release_tcp(id);
                 }
                 table.begun(channel, id, flow);
+                for news in early {
+                    self.take(table, channel, Report::News(news));
+                }
             }
             Report::Begun(Err(error)) => {
                 table.places.remove(&channel);
