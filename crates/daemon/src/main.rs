@@ -33,8 +33,8 @@ struct Arguments {
     /// Run without a real-time class and locked memory. Nothing is guaranteed then.
     #[arg(long)]
     best_effort_host: bool,
-    /// Only check the configuration and the file of its profile. Warn of links that it makes degraded, and if all users together may take more file
-    /// descriptors than this process may have.
+    /// Only check the configuration and the file of its profile. Warn of links that it makes degraded, and if all users
+    /// together may take more file descriptors than this process may have.
     #[arg(long)]
     check: bool,
     /// Write "ready", what --check finds, and errors as JSON to standard output, one line each.

@@ -2,16 +2,15 @@
 //! daemon and in an embedded endsystem. Alone in its program, whose descriptors are counted. `make tcp-leaks` runs 100,000
 //! connections; this is a sample. Network namespaces; needs root.
 
-#![allow(unsafe_code)]
-
 mod common;
+#[path = "../../tcp/tests/in_use/mod.rs"]
+mod in_use;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use common::census::{Holdings, holdings, memory_kib};
 use common::network::{Cable, Network};
 use common::program::{Program, folder};
 use common::text::{HELLO, Text};
+use in_use::in_use_bytes;
 use punctual::tcp::{Qos, Settings, TcpError, TcpListener as OurListener};
 use punctual::{Endsystem, Nanos};
 use rustix::net::sockopt::set_socket_linger;
@@ -42,29 +42,6 @@ const LEFT_BYTES_MAX: u64 = 48;
 const PAGES_SLACK_KIB: u64 = 4_096;
 /// The same of what this program has allocated.
 const ALLOCATED_SLACK_KIB: u64 = 128;
-
-/// Counts what this program has allocated. The pages of a program with thousands of short threads say little: free memory
-/// in between keeps them.
-struct Counting;
-
-static IN_USE_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is passed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        IN_USE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        IN_USE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Rings of segments that may still be there when nothing changes any more, however many connections there were: before and
 /// after 8,000 connections there were up to two.
@@ -238,7 +215,7 @@ impl Subject<'_> {
     /// Its memory in KiB: what this program has allocated, or the pages of the daemon.
     fn memory_kib(&self) -> u64 {
         match self.is_embedded {
-            true => IN_USE_BYTES.load(Ordering::Relaxed) as u64 / 1_024,
+            true => in_use_bytes() as u64 / 1_024,
             false => memory_kib(self.pid),
         }
     }

@@ -298,7 +298,7 @@ pub fn reset_for(segment: &Segment, packet: &mut Vec<u8>) -> bool {
 }
 
 /// A segment without payload, flags and options.
-pub(crate) fn bare(flow: Flow) -> Segment {
+pub fn bare(flow: Flow) -> Segment {
     Segment {
         flow,
         seq: 0,

@@ -2,9 +2,10 @@
 
 mod network;
 
-use network::{Faults, Network, addresses, bare};
+use network::{Faults, Network, addresses};
 use punctual_analysis::Nanos;
 use punctual_tcp::{Config, Connection, ConnectionId, Ended, Flags, Flow, Received, Secrets, Segment, wire};
+use wire::bare;
 
 /// An open connection at rest.
 fn open(config: &Config) -> (Network, [ConnectionId; 2]) {

@@ -6,25 +6,7 @@ mod network;
 use network::{Faults, Network, Random, Stream};
 use punctual_analysis::Nanos;
 use punctual_tcp::{Config, ConnectionId, Ended, Flags, Flow, Segment, State, wire};
-
-/// A segment without payload, flags and options, to the local end of `flow`.
-fn bare(flow: Flow) -> Segment {
-    let flags = Flags::default();
-    let (mss, scale, timestamp) = (None, None, None);
-    Segment {
-        flow,
-        seq: 0,
-        ack: None,
-        flags,
-        window: 0,
-        urgent: None,
-        payload_bytes: 0,
-        mss,
-        scale,
-        timestamp,
-        sack: false,
-    }
-}
+use wire::bare;
 
 /// The last packet that `from` sent, as its peer parses it: so the forger has all numbers.
 fn peek(network: &mut Network, host: usize, id: ConnectionId) -> Segment {

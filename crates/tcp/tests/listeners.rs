@@ -2,9 +2,10 @@
 
 mod network;
 
-use network::{Faults, Network, addresses, bare};
+use network::{Faults, Network, addresses};
 use punctual_analysis::{Instant, Nanos};
 use punctual_tcp::{Answer, Config, Flags, Flow, Listener, Secrets, Segment, wire};
+use wire::bare;
 
 const START: Instant = Instant(1_000_000_000);
 

@@ -1,36 +1,14 @@
 //! What an idle connection of an endsystem holds besides its buffers, by allocated memory.
 
-#![allow(unsafe_code)]
+mod in_use;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use in_use::in_use_bytes;
 use punctual_analysis::{Instant, Nanos};
 use punctual_rig::{Pool, TestInbox, TestMemory, TestOutbox};
 use punctual_tcp::endsystem::{Endsystem, Rings, Segments};
 use punctual_tcp::{Config, Flow, Secrets, State};
-
-struct Counting;
-
-static IN_USE_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is passed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        IN_USE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        IN_USE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Connections of each of two endsystems.
 const CONNECTIONS: usize = 10_000;
@@ -71,7 +49,7 @@ fn an_idle_connection_holds_little_besides_its_buffers() {
     let rings = || (TestOutbox::new(1, 16), TestInbox::new(1, 16));
     let mut programs: Vec<_> = (0..CONNECTIONS).map(|_| [rings(), rings()]).collect();
     let pool = Pool::new(64, 2_048);
-    let empty_bytes = IN_USE_BYTES.load(Ordering::Relaxed);
+    let empty_bytes = in_use_bytes();
     for (number, ends) in programs.iter().enumerate() {
         for (host, (outbox, inbox)) in ends.iter().enumerate() {
             let [local, remote] = [host, 1 - host].map(|host| address(host as u8, number));
@@ -88,7 +66,7 @@ fn an_idle_connection_holds_little_besides_its_buffers() {
                 let mut out = Out::default();
                 hosts[host].output(index, 4, now, &mut out);
                 for packet in out.0 {
-                    any |= hosts[1 - host].arrived(index, pool.frame(&packet), now);
+                    any |= hosts[1 - host].arrived(index, pool.frame(&packet), now).is_ok();
                 }
                 hosts[1 - host].input(index, 4, now);
             }
@@ -102,7 +80,7 @@ fn an_idle_connection_holds_little_besides_its_buffers() {
         assert!(exchange(index, now) && exchange(index, later));
         ends.iter().for_each(|(_, inbox)| assert!(inbox.recv(|bytes, _| assert_eq!(bytes, b"x"))));
     }
-    let held = IN_USE_BYTES.load(Ordering::Relaxed) - empty_bytes;
+    let held = in_use_bytes() - empty_bytes;
     let each = held / (2 * CONNECTIONS);
     // Of bytes to send there are two copies (`recovery`).
     let besides = each - 3 * BUFFER_BYTES;

@@ -55,28 +55,12 @@ fn addresses_that_no_host_has_are_refused() {
     for (one, other) in v4.map(|bad| (good, bad)).into_iter().chain([("[fd00::1]:80", "[ff02::1]:9")]) {
         let [one, other] = [one, other].map(|text| text.parse().expect("an address"));
         for (local, remote) in [(one, other), (other, one)] {
-            let segment = Segment { seq: 1, ..empty(Flow { local, remote }) };
+            let segment = Segment { seq: 1, ..wire::bare(Flow { local, remote }) };
             assert_eq!(wire::parse(&written(&segment)), Err(Malformed::Address), "{local} {remote}");
         }
     }
     let flow = Flow { local: good.parse().expect("an address"), remote: "10.0.0.2:9".parse().expect("one") };
-    assert!(wire::parse(&written(&empty(flow))).is_ok());
-}
-
-fn empty(flow: Flow) -> Segment {
-    Segment {
-        flow,
-        seq: 0,
-        ack: None,
-        flags: Flags::default(),
-        window: 0,
-        urgent: None,
-        payload_bytes: 0,
-        mss: None,
-        scale: None,
-        timestamp: None,
-        sack: false,
-    }
+    assert!(wire::parse(&written(&wire::bare(flow))).is_ok());
 }
 
 /// RFC 5961 3.2 in SYN-RECEIVED: only the reset with the next number ends the attempt.
@@ -85,13 +69,13 @@ fn a_half_open_connection_ends_by_the_exact_reset_alone() {
     let secrets = Secrets::new([1; 16]);
     let now = punctual_analysis::Instant(1_000_000_000);
     let flow = Flow { local: ([10, 0, 0, 1], 80).into(), remote: ([10, 0, 0, 2], 5000).into() };
-    let syn = Segment { seq: 100, flags: Flags { syn: true, ..Flags::default() }, ..empty(flow) };
+    let syn = Segment { seq: 100, flags: Flags { syn: true, ..Flags::default() }, ..wire::bare(flow) };
     let mut reply = Vec::new();
     let half_open_after = |seq, reply: &mut Vec<u8>| {
         let mut listener = Listener::new(&Config::default(), 4);
         listener.input(now, &syn, &secrets, true, reply);
         assert_eq!(listener.half_open(), 1);
-        let reset = Segment { seq, flags: Flags { rst: true, ..Flags::default() }, ..empty(flow) };
+        let reset = Segment { seq, flags: Flags { rst: true, ..Flags::default() }, ..wire::bare(flow) };
         listener.input(now, &reset, &secrets, true, reply);
         assert!(reply.is_empty(), "a reset is never answered");
         listener.half_open()
@@ -108,7 +92,7 @@ fn half_open_connections_have_timers_of_their_own() {
     let (mut reply, mut packet) = (Vec::new(), Vec::new());
     for (ms, port) in [(0, 5000), (400, 5001)] {
         let flow = Flow { local: ([10, 0, 0, 1], 80).into(), remote: ([10, 0, 0, 2], port).into() };
-        let syn = Segment { seq: 9, flags: Flags { syn: true, ..Flags::default() }, ..empty(flow) };
+        let syn = Segment { seq: 9, flags: Flags { syn: true, ..Flags::default() }, ..wire::bare(flow) };
         listener.input(at(ms), &syn, &secrets, true, &mut reply);
         let answer = wire::parse(&reply).expect("our own segment");
         assert_eq!(answer.timestamp, None, "a SYN without timestamps is answered without (RFC 7323 3.2)");
@@ -128,7 +112,7 @@ fn a_listener_waits_twice_as_long_each_time() {
     let secrets = Secrets::new([1; 16]);
     let start = punctual_analysis::Instant(1_000_000_000);
     let flow = Flow { local: ([10, 0, 0, 1], 80).into(), remote: ([10, 0, 0, 2], 5000).into() };
-    let syn = Segment { seq: 9, flags: Flags { syn: true, ..Flags::default() }, ..empty(flow) };
+    let syn = Segment { seq: 9, flags: Flags { syn: true, ..Flags::default() }, ..wire::bare(flow) };
     let mut listener = Listener::new(&Config::default(), 4);
     let (mut packet, mut waits) = (Vec::new(), Vec::new());
     listener.input(start, &syn, &secrets, true, &mut packet);
@@ -228,7 +212,7 @@ fn an_attempt_ends_by_a_reset_that_acknowledges_its_syn() {
         let mut network = Network::new(1, Faults::default());
         let (id, syn) = connect(&mut network, &Config::default());
         let ack = ack.map(|more: u32| syn.seq.wrapping_add(more));
-        let reset = Segment { ack, flags: Flags { rst: true, ..Flags::default() }, ..empty(syn.flow) };
+        let reset = Segment { ack, flags: Flags { rst: true, ..Flags::default() }, ..wire::bare(syn.flow) };
         give(&mut network, 0, &written(&reset));
         assert_eq!(network.at(0, id).ended(), is_refused.then_some(Ended::Refused), "{ack:?}");
     }
@@ -423,7 +407,7 @@ fn a_challenge_shows_the_window_that_was_shown() {
         flags: Flags { syn: true, ..Flags::default() },
         seq: 5,
         timestamp: shown.timestamp.map(|(value, echo)| (echo.wrapping_add(1), value)),
-        ..empty(Flow { local: shown.flow.local, remote: shown.flow.remote })
+        ..wire::bare(Flow { local: shown.flow.local, remote: shown.flow.remote })
     };
     let challenge = give(&mut network, 1, &written(&syn)).expect("a challenge");
     assert_eq!((challenge.ack, challenge.window), (shown.ack, shown.window));

@@ -2,9 +2,10 @@
 
 mod network;
 
-use network::{Faults, Network, bare};
+use network::{Faults, Network};
 use punctual_analysis::Nanos;
-use punctual_tcp::{Config, ConnectionId, Ended, Flags, Flow, Segment, State};
+use punctual_tcp::{Config, ConnectionId, Ended, Flags, Flow, Segment, State, wire};
+use wire::bare;
 
 /// A connection whose first host waits in TIME-WAIT, and the last segment that came from its peer: its `seq` is the next
 /// number, its timestamp the latest.

@@ -31,19 +31,8 @@ impl Raw {
 
 /// A SYN from `remote`.
 fn syn(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
-    let segment = Segment {
-        flow: Flow { local, remote },
-        seq: 1,
-        ack: None,
-        flags: Flags { syn: true, ..Flags::default() },
-        window: 1_000,
-        urgent: None,
-        payload_bytes: 0,
-        mss: None,
-        scale: None,
-        timestamp: None,
-        sack: false,
-    };
+    let flags = Flags { syn: true, ..Flags::default() };
+    let segment = Segment { seq: 1, flags, window: 1_000, ..wire::bare(Flow { local, remote }) };
     let mut packet = Vec::new();
     wire::write(&segment, 64, false, &mut packet);
     packet

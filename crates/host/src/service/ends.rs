@@ -46,10 +46,12 @@ impl<H: Host> Service<H> {
     /// Charges `bytes`, the node's memory for an open channel, to its user's quota: a source's burst is
     /// charged already.
     pub(super) fn count_room(&mut self, channel: ChannelId, bytes: u64) -> Result<(), ApiError> {
-        let Some(end) = self.ends.get_mut(&channel) else { return Ok(()) };
+        let Some(end) = self.ends.get(&channel) else { return Ok(()) };
         let more = bytes.saturating_sub(end.room_bytes + end.more_bytes);
-        self.accounts.take(end.account, Resource::BufferBytes, more)?;
-        end.more_bytes += more;
+        self.take(end.account, Resource::BufferBytes, more)?;
+        if let Some(end) = self.ends.get_mut(&channel) {
+            end.more_bytes += more;
+        }
         Ok(())
     }
 

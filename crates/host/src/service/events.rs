@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use punctual_ipc::api::{Answer, ApiError, Push};
+use punctual_ipc::api::{Answer, ApiError, Push, Resource};
 use punctual_ipc::ring::RingHandles;
 use punctual_proto::api::{
     ChannelRefusal, CloseReason, Event, Grant, HostName, Incoming, RefuseCause, UserId,
@@ -233,7 +233,7 @@ impl<H: Host> Service<H> {
                 Ok(())
             }
             Some(Place::None) => Err(CROWDED.into()),
-            None => self.take_one_end(account).map_err(|error| reason(&error)),
+            None => self.take(account, Resource::Channels, 1).map_err(|error| reason(&error)),
         };
         taken.inspect_err(|_| self.counters.over_quota += 1)?;
         Ok((client, account))

@@ -3,6 +3,7 @@
 //!
 //! Invariant: each connection here has an end, without rings, and none is here twice.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use punctual_ipc::api::{ApiError, Push, Resource, TcpEnd};
@@ -25,7 +26,7 @@ pub(super) struct Resting {
 impl Resting {
     pub fn add(&mut self, user: UserId, channel: ChannelId) {
         let key = (user.0, self.count);
-        if let std::collections::hash_map::Entry::Vacant(entry) = self.keys.entry(channel) {
+        if let Entry::Vacant(entry) = self.keys.entry(channel) {
             entry.insert(key);
             self.channels.insert(key, channel);
             self.count += 1;
@@ -45,24 +46,24 @@ impl Resting {
 }
 
 impl<H: Host> Service<H> {
-    /// Takes the place of an end of this user; the user's oldest connection in TIME-WAIT gives way if none is free.
+    /// Takes `amount` of `what` for this user. Where it has no room, the user's oldest connections in TIME-WAIT give way.
     ///
     /// # Errors
     /// [`ApiError::Quota`].
-    pub(super) fn take_one_end(&mut self, account: UserId) -> Result<(), ApiError> {
-        self.make_room(account, 0);
-        self.accounts.take(account, Resource::Channels, 1)
-    }
-
-    /// The user's connections in TIME-WAIT give way until an end and so many bytes have room in the quotas.
-    pub(super) fn make_room(&mut self, account: UserId, bytes: u64) {
+    pub(super) fn take(&mut self, account: UserId, what: Resource, amount: u64) -> Result<(), ApiError> {
         for _ in 0..GIVE_WAY_MAX {
-            let has_room = self.accounts.has_room(account, Resource::Channels, 1)
-                && self.accounts.has_room(account, Resource::BufferBytes, bytes);
-            let oldest = self.resting.oldest(account).filter(|_| !has_room);
-            let Some(channel) = oldest else { return };
+            let taken = self.accounts.take(account, what, amount);
+            // What such a connection holds.
+            let may_help = match &taken {
+                Err(ApiError::Quota { what: Resource::Channels | Resource::BufferBytes, limit, .. }) => {
+                    amount <= *limit
+                }
+                _ => false,
+            };
+            let Some(channel) = self.resting.oldest(account).filter(|_| may_help) else { return taken };
             self.end_resting(channel);
         }
+        self.accounts.take(account, what, amount)
     }
 
     /// Ends a connection in TIME-WAIT at once. Both ends have closed it, so a program that still holds it is told so.

@@ -126,7 +126,7 @@ impl<H: Host> Service<H> {
     }
 
     fn try_take_held(&mut self, user: UserId, held: Held) -> Result<(), ApiError> {
-        self.accounts.take(user, Resource::BufferBytes, held.bytes)?;
+        self.take(user, Resource::BufferBytes, held.bytes)?;
         let taken = self.accounts.take(user, Resource::Descriptors, held.descriptors);
         taken.inspect_err(|_| self.accounts.give_back(user, Resource::BufferBytes, held.bytes))
     }

@@ -273,17 +273,9 @@ impl DaemonTcp {
         }
     }
 
-    /// A connection that is over at once may be so before this hears that it has begun: that waits, so that its user's turn goes on.
     fn take(&self, table: &mut Table, channel: ChannelId, report: Report) {
-        let (mut is_closed, mut early) = (false, Vec::new());
-        let report = match (table.places.get_mut(&channel), report) {
-            (Some(Place::Beginning { early, .. }), Report::News(news)) => return early.push(news),
-            (Some(Place::Beginning { is_closed: closed, early: told, .. }), report) => {
-                (is_closed, early) = (*closed, std::mem::take(told));
-                report
-            }
-            (_, report) => report,
-        };
+        let Some(report) = table.in_order(channel, report) else { return };
+        let (is_closed, early) = table.told(channel);
         if matches!(report, Report::Begun(_) | Report::Listening(_)) {
             self.has_begun(table, channel);
         }
@@ -330,6 +322,26 @@ impl DaemonTcp {
 }
 
 impl Table {
+    /// A connection that is over at once can be so before this hears that it has begun. Such news waits: without it the connection would
+    /// have no place when it has begun, and its user's turn would be lost.
+    fn in_order(&mut self, channel: ChannelId, report: Report) -> Option<Report> {
+        match (self.places.get_mut(&channel), report) {
+            (Some(Place::Beginning { early, .. }), Report::News(news)) => {
+                early.push(news);
+                None
+            }
+            (_, report) => Some(report),
+        }
+    }
+
+    /// Of what begins: whether its program has closed it, and the news that waits.
+    fn told(&mut self, channel: ChannelId) -> (bool, Vec<TcpNews>) {
+        match self.places.get_mut(&channel) {
+            Some(Place::Beginning { is_closed, early, .. }) => (*is_closed, std::mem::take(early)),
+            _ => (false, Vec::new()),
+        }
+    }
+
     fn begun(&mut self, channel: ChannelId, id: TcpId, flow: Flow) {
         self.places.insert(channel, Place::Connection(id));
         self.happened.push_back((channel, TcpHostEvent::Begun(Ok(flow))));
@@ -373,5 +385,28 @@ impl Table {
             self.places.remove(&channel);
             self.happened.push_back((channel, TcpHostEvent::Begun(Err(TcpError::NotListening))));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The processor tells that a connection is over before the thread that begins tells that it has begun.
+    #[test]
+    fn news_waits_until_its_connection_has_begun() {
+        let (channel, other, mut table) = (ChannelId(1), ChannelId(2), Table::default());
+        let begins = Place::Beginning { user: UserId(7), is_closed: true, early: Vec::new() };
+        table.places.insert(channel, begins);
+        for news in [TcpNews::Open, TcpNews::Over] {
+            assert!(table.in_order(channel, Report::News(news)).is_none());
+        }
+        assert!(matches!(table.places.get(&channel), Some(Place::Beginning { user: UserId(7), .. })));
+        let begun = table.in_order(channel, Report::Begun(Err(TcpError::NotListening)));
+        assert!(matches!(begun, Some(Report::Begun(Err(_)))));
+        assert_eq!(table.told(channel), (true, vec![TcpNews::Open, TcpNews::Over]));
+        assert_eq!(table.told(channel), (true, Vec::new()), "once");
+        let news = table.in_order(other, Report::News(TcpNews::Over));
+        assert!(matches!(news, Some(Report::News(TcpNews::Over))), "nothing waits for what does not begin");
     }
 }

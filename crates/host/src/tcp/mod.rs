@@ -51,8 +51,6 @@ pub(crate) const SEGMENT_COST: RtuCost = RtuCost { run: Nanos::from_micros(5), u
 pub(crate) const CONNECTION_BYTES: u64 = 640 << 10;
 /// What is left of that in TIME-WAIT, in which a connection has neither rings nor buffers.
 pub(crate) const RESTING_BYTES: u64 = 32 << 10;
-/// Both rings of a connection's program, with what each has besides its messages.
-pub(crate) const RINGS_BYTES: u64 = 2 * (RING.0 as u64 * RING.1 as u64 + (16 << 10));
 /// What a listener holds for each connection that may wait.
 pub(crate) const LISTENER_BYTES: u64 = 256 << 10;
 /// Segments of a call of best effort.

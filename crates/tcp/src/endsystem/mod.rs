@@ -216,9 +216,14 @@ impl<M: Memory> Endsystem<M> {
         self.listeners.get_mut(index as usize)?.as_deref_mut()
     }
 
-    /// A packet for a connection came to the driver at `at`; whether its input handler has new work.
-    pub fn arrived(&mut self, index: u32, packet: M::Frame, at: Instant) -> bool {
-        self.entry(index).map(|entry| entry.arrived(packet, Some(at))).is_some()
+    /// A packet for a connection came to the driver at `at`: its input handler has new work.
+    ///
+    /// # Errors
+    /// Gives the packet back if no connection has this number.
+    pub fn arrived(&mut self, index: u32, packet: M::Frame, at: Instant) -> Result<(), M::Frame> {
+        let Some(entry) = self.entry(index) else { return Err(packet) };
+        entry.arrived(packet, Some(at));
+        Ok(())
     }
 
     /// A packet came for a listener from this hardware address; whether its handler has new work.

@@ -84,7 +84,7 @@ fn delays_of_segments_are_observed() {
     assert_eq!(out.packets.len(), 3);
     for (micros, (packet, _)) in [30, 20, 10].into_iter().zip(&out.packets) {
         let frame = world.pool.frame(packet);
-        assert!(world.hosts[1].tcp.arrived(index, frame, ago(micros)));
+        assert!(world.hosts[1].tcp.arrived(index, frame, ago(micros)).is_ok());
     }
     let host = &mut world.hosts[1].tcp;
     let calls = [2, 1, 1].map(|units| host.input(index, units, now));
@@ -171,7 +171,7 @@ fn a_connection_without_channels_ends() {
     let mut out = Out { packets: Vec::new(), room: 64 };
     assert_eq!(world.hosts[0].tcp.output(4, 2, now, &mut out).units, 1);
     let frame = world.pool.frame(&out.packets[0].0);
-    assert!(world.hosts[1].tcp.arrived(4, frame, now));
+    assert!(world.hosts[1].tcp.arrived(4, frame, now).is_ok());
     (0..2).for_each(|host| world.hosts[host].tcp.cut(4));
     let ended = |world: &World| [0, 1].map(|host| world.status(host).expect("there").ended);
     assert_eq!(ended(&world), [Some(Ended::Unreachable), None], "a packet waits");
@@ -577,7 +577,7 @@ fn a_connection_in_time_wait_goes_on_without_rings() {
     let fin = std::mem::take(&mut world.fin);
     let frame = world.pool.frame(&fin);
     let (now, mut out) = (world.now, Out { packets: Vec::new(), room: 4 });
-    assert!(world.hosts[0].tcp.arrived(client, frame, now) && !world.hosts[0].tcp.only_waits(client));
+    assert!(world.hosts[0].tcp.arrived(client, frame, now).is_ok() && !world.hosts[0].tcp.only_waits(client));
     assert_eq!(world.hosts[0].tcp.input(client, 1, now).units, 1);
     assert_eq!(world.hosts[0].tcp.output(client, 4, now, &mut out).units, 1);
     let reply = punctual_tcp::wire::parse(&out.packets[0].0).expect("a segment");
@@ -611,12 +611,12 @@ fn a_syn_behind_the_end_is_kept_for_the_listener() {
         let reset = out.packets.pop().expect("a reset").0;
         let remote = SocketAddr::new(remote.ip(), port);
         let flags = Flags { syn: true, ..Flags::default() };
-        let syn = Segment { flags, seq: 77, ..segment(Flow { local, remote }) };
+        let syn = Segment { flags, seq: 77, ..wire::bare(Flow { local, remote }) };
         let mut packet = Vec::new();
         wire::write_with(&syn, &[], 64, false, &mut packet);
         for packet in [&reset, &packet] {
             let frame = world.pool.frame(packet);
-            assert!(world.hosts[1].tcp.arrived(0, frame, now));
+            assert!(world.hosts[1].tcp.arrived(0, frame, now).is_ok());
         }
         world.hosts[1].tcp.input(0, units, now);
         assert_eq!(world.status(1).expect("there").state, State::Closed);

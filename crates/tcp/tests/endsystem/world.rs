@@ -9,7 +9,7 @@ use punctual_proto::signalling::SplitMix64;
 use punctual_rig::{Pool, TestInbox, TestMemory, TestOutbox};
 use punctual_tcp::endsystem::{Accepted, Endsystem, Reset, Rings, Segments, Status};
 
-use punctual_tcp::{Config, Flags, Flow, Secrets, Segment, State};
+use punctual_tcp::{Config, Flow, Secrets, State};
 
 pub const CHUNK_BYTES: u32 = 512;
 pub const DELAY: Nanos = Nanos::from_millis(2);
@@ -68,23 +68,6 @@ pub struct World {
     pub seen: usize,
     /// The last packet with FIN that was sent to host 0.
     pub fin: Vec<u8>,
-}
-
-/// A segment without options, to the local end of a flow.
-pub fn segment(flow: Flow) -> Segment {
-    Segment {
-        flow,
-        seq: 0,
-        ack: None,
-        flags: Flags::default(),
-        window: 1_000,
-        urgent: None,
-        payload_bytes: 0,
-        mss: None,
-        scale: None,
-        timestamp: None,
-        sack: false,
-    }
 }
 
 pub fn ends() -> [SocketAddr; 2] {
@@ -203,7 +186,7 @@ impl World {
             let frame = self.pool.frame(&packet);
             let host = &mut self.hosts[to];
             match host.flows.get(&flow) {
-                Some(index) => assert!(host.tcp.arrived(*index, frame, self.now)),
+                Some(index) => assert!(host.tcp.arrived(*index, frame, self.now).is_ok()),
                 // Without a listener it is lost.
                 None if to == 1 => drop(host.tcp.arrived_at_listener(0, frame, 0x0a0b)),
                 None => {}

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use punctual_analysis::{Instant, Nanos};
-use punctual_tcp::{Config, Connection, ConnectionId, Flags, Flow, Secrets, Segment, Stack, wire};
+use punctual_tcp::{Config, Connection, ConnectionId, Secrets, Segment, Stack, wire};
 
 /// xorshift64*: enough for tests, and the same everywhere.
 pub struct Random(u64);
@@ -204,23 +204,6 @@ impl Network {
 
     pub fn at(&mut self, host: usize, id: ConnectionId) -> &mut Connection {
         self.stacks[host].get(id).expect("the connection is there")
-    }
-}
-
-/// A segment without payload, flags and options, to the local end of `flow`.
-pub fn bare(flow: Flow) -> Segment {
-    Segment {
-        flow,
-        seq: 0,
-        ack: None,
-        flags: Flags::default(),
-        window: 0,
-        urgent: None,
-        payload_bytes: 0,
-        mss: None,
-        scale: None,
-        timestamp: None,
-        sack: false,
     }
 }
 

@@ -27,12 +27,11 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Tcp<O, I> {
         at: Instant,
     ) {
         let handler = match ip.to {
-            IpTarget::Flow(index) if self.places.contains_key(&index) => {
-                let is_known = self.endsystem.arrived(index, frame, received);
-                is_known.then(|| self.wake(index)).flatten()
-            }
-            // The driver took it for that of a connection which was just given back.
-            IpTarget::Flow(_) => self.begin_again(link, frame, ip.sender.to_number()),
+            IpTarget::Flow(index) => match self.endsystem.arrived(index, frame, received) {
+                Ok(()) => self.wake(index),
+                // The connection was just given back, which the driver did not know yet.
+                Err(frame) => self.begin_again(link, frame, ip.sender.to_number()),
+            },
             IpTarget::Listener(index) => {
                 let is_known = self.endsystem.arrived_at_listener(index, frame, ip.sender.to_number());
                 is_known.then(|| self.listeners.get(&index)).flatten().map(|listening| listening.handler)

@@ -122,13 +122,18 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         dispose: DisposeRings<O, I>,
         at: Instant,
     ) -> Result<Accepted<O, I>, Refused> {
+        let waits_on = |tcp: &mut Tcp<O, I>| {
+            let listening = tcp.listeners.get(&listener)?;
+            tcp.endsystem.has_opened(listener).then_some(listening.link)
+        };
+        if let Some(link) = self.programs.tcp.as_mut().and_then(waits_on) {
+            self.make_room(link, at);
+        }
         let Some(tcp) = self.programs.tcp.as_mut() else { return Ok(Accepted::None(parts)) };
         let link = tcp.listeners.get(&listener).map(|listening| listening.link);
         let Some((link, opened)) = link.zip(tcp.endsystem.accept(listener)) else {
             return Ok(Accepted::None(parts));
         };
-        self.make_room(link, at);
-        let Some(tcp) = self.programs.tcp.as_mut() else { return Ok(Accepted::None(parts)) };
         let flow = opened.flow();
         let TcpParts { terms, rings, segments_out, segments_in, notify } = *parts;
         let owned = Owned { segments: Some(segments_in), dispose, notify };

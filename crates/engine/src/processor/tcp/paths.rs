@@ -67,7 +67,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         while let Some((channel, frame)) = direct::next_delivered() {
             let Some(tcp) = &mut self.programs.tcp else { continue };
             let Some(&index) = tcp.incoming.get(&channel) else { continue };
-            if tcp.endsystem.arrived(index, frame, at)
+            if tcp.endsystem.arrived(index, frame, at).is_ok()
                 && let Some(place) = tcp.places.get(&index)
             {
                 self.node.make_ready(place.input, at);

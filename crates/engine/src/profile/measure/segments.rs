@@ -196,7 +196,7 @@ impl<'a, R: Rings> Pair<'a, R> {
         packet.copy_to(0, &mut frame.buffer_mut()[..bytes]);
         frame.set_len(bytes);
         drop(packet);
-        self.hosts[host].arrived(index, frame, now());
+        self.hosts[host].arrived(index, frame, now()).ok()?;
         let (worked, took) = self.input(host, index);
         (worked.units > 0).then_some(took)
     }

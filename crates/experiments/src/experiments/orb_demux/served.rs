@@ -10,9 +10,8 @@ use punctual_orb::{Endpoint, Options, Orb, Servant as _, Stub as _, SystemExcept
 
 use generated::demux::{AccountClient, AccountServant, AccountSkeleton};
 
-#[allow(dead_code, missing_docs, clippy::all)]
 // A dispatcher has one arm for each operation.
-#[allow(clippy::too_many_lines)]
+#[allow(dead_code, missing_docs, clippy::all, clippy::too_many_lines)]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/demux.rs"));
 }

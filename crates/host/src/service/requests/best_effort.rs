@@ -21,7 +21,7 @@ impl<H: Host> Service<H> {
         to: Address,
         ring: RingShape,
     ) -> Outcome {
-        self.take_one_end(account)?;
+        self.take(account, Resource::Channels, 1)?;
         let opened = self.make_best_effort(account, to, ring);
         let (channel, NewRing { end: health, handles, held }, doorbell) =
             opened.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
@@ -52,7 +52,7 @@ impl<H: Host> Service<H> {
         port: Name,
         ring: RingShape,
     ) -> Outcome {
-        self.take_one_end(account)?;
+        self.take(account, Resource::Channels, 1)?;
         let made = self.make_inbox(account, ring.slots, ring.message_bytes_max);
         let NewRing { end: writer, handles, held } =
             made.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
@@ -60,7 +60,7 @@ impl<H: Host> Service<H> {
         let bytes = ring.message_bytes_max;
         // Packets that any host sends to the port make the processor keep some of their data.
         let room_bytes = Node::<H::Memory>::port_room_bytes(bytes);
-        let bound = self.accounts.take(account, Resource::BufferBytes, room_bytes);
+        let bound = self.take(account, Resource::BufferBytes, room_bytes);
         let bound = bound.and_then(|()| {
             self.expect_room(self.room_bytes + room_bytes);
             self.ask_node(move |node, _| node.bind_best_effort(port, bytes, writer)).inspect_err(|_| {

@@ -49,7 +49,7 @@ impl<H: Host> Service<H> {
             }
         };
         let filter = CaptureFilter { link, ends: wish.ends, port: wish.port };
-        self.take_one_end(account)?;
+        self.take(account, Resource::Channels, 1)?;
         let message_bytes = wish.packet_bytes + CAPTURE_HEAD_BYTES as u32;
         let made = self.make_inbox(account, wish.packets, message_bytes);
         let NewRing { end: writer, handles, held } =

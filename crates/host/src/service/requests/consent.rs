@@ -1,7 +1,7 @@
 //! Requests of a listener about a channel that waits for its consent.
 
 use punctual_analysis::{Contract, Nanos};
-use punctual_ipc::api::{Answer, ApiError};
+use punctual_ipc::api::{Answer, ApiError, Resource};
 use punctual_proto::api::{RequestError, UserId};
 use punctual_proto::ids::ChannelId;
 
@@ -41,7 +41,7 @@ impl<H: Host> Service<H> {
     pub(super) fn take_channel(&mut self, channel: ChannelId) -> Result<(), ApiError> {
         let waits = |end: &End| matches!(end.stage, Stage::Incoming { asker: Some(_), .. });
         if let Some(account) = self.ends.get(&channel).filter(|end| waits(end)).map(|end| end.account) {
-            self.take_one_end(account)?;
+            self.take(account, Resource::Channels, 1)?;
         }
         let Some(end) = self.ends.get_mut(&channel) else { return Ok(()) };
         if let Stage::Incoming { asker: Some(asker), .. } = &end.stage {

@@ -90,9 +90,8 @@ impl<H: Host> Service<H> {
     ) -> Outcome {
         let counts = !request.probe && holds(Defence::BurstRoom);
         let room_bytes = if counts { Self::room_of(&request.contract) } else { 0 };
-        self.take_one_end(account)?;
-        self.accounts
-            .take(account, Resource::BufferBytes, room_bytes)
+        self.take(account, Resource::Channels, 1)?;
+        self.take(account, Resource::BufferBytes, room_bytes)
             .inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
         let what = format!("to {}", request.to);
         self.expect_room(self.room_bytes + room_bytes);

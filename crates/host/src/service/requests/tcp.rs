@@ -20,8 +20,7 @@ use crate::service::quota::is_privileged;
 use crate::service::{CALL_COST, ClientId, End, Health, Host, Service, Stage};
 use crate::tcp::daemon::{DaemonTcp, TcpHostEvent, rings};
 use crate::tcp::{
-    CONNECTION_BYTES, LISTENER_BYTES, RESTING_BYTES, RING, RINGS_BYTES, TcpError, api_end, api_settings,
-    api_state,
+    CONNECTION_BYTES, LISTENER_BYTES, RESTING_BYTES, RING, TcpError, api_end, api_settings, api_state,
 };
 
 /// Handles of connections that the node is asked for at once.
@@ -74,7 +73,6 @@ impl<H: Host> Service<H> {
             )));
         }
         let bytes = LISTENER_BYTES.saturating_mul(u64::from(backlog) + 1);
-        self.make_room(account, bytes);
         self.take_end(account, bytes)?;
         let channel = self.next_handle()?;
         let stage = Stage::TcpListener { class, call: Some(call) };
@@ -106,8 +104,8 @@ impl<H: Host> Service<H> {
     }
 
     fn take_end(&mut self, account: UserId, bytes: u64) -> Result<(), ApiError> {
-        self.take_one_end(account)?;
-        let taken = self.accounts.take(account, Resource::BufferBytes, bytes);
+        self.take(account, Resource::Channels, 1)?;
+        let taken = self.take(account, Resource::BufferBytes, bytes);
         taken.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))
     }
 
@@ -120,7 +118,6 @@ impl<H: Host> Service<H> {
         (peer, class, more_bytes): (Option<SocketAddr>, RtuClass, u64),
     ) -> Result<(ChannelId, Ends), ApiError> {
         let bytes = CONNECTION_BYTES + more_bytes;
-        self.make_room(account, bytes + RINGS_BYTES);
         self.take_end(account, bytes)?;
         let made = self.make_tcp_rings(account);
         let (inbox, outbox, doorbell) = made.inspect_err(|_| {

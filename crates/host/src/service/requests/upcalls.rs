@@ -60,9 +60,9 @@ impl<H: Host> Service<H> {
         terms: RtuTerms,
         thread: Option<u32>,
     ) -> Outcome {
-        self.take_one_end(account)?;
+        self.take(account, Resource::Channels, 1)?;
         let room = HANDLER_BYTES + terms.budget().map_or(0, |(units, _)| u64::from(units) * UNIT_BYTES);
-        let taken = self.accounts.take(account, Resource::BufferBytes, room);
+        let taken = self.take(account, Resource::BufferBytes, room);
         taken.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
         let priority =
             thread.and(contract_of(&terms)).and_then(|contract| self.host.priority(&contract).ok());

@@ -201,7 +201,7 @@ impl World {
         place.held.set(place.held.get() + 1);
         let frame = SimFrame::new(bytes, &member.frames).counted_in(Some(place.held.clone()));
         let input = place.input;
-        if tcp.endsystem.arrived(index, frame, now) {
+        if tcp.endsystem.arrived(index, frame, now).is_ok() {
             member.node.make_ready(input, now);
             let wrong = tcp.accounts.get_mut(&input).and_then(|account| account.came(now));
             self.judge_tcp(host, Role::Input(index), wrong);

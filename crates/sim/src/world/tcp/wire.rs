@@ -218,7 +218,7 @@ impl World {
             let Some(ClassifiedPacket { to, address, frame }) = tcp.arrived.pop_front() else { return };
             let (handler, is_known) = match to {
                 Role::Input(index) => {
-                    let is_known = tcp.endsystem.arrived(index, frame, now);
+                    let is_known = tcp.endsystem.arrived(index, frame, now).is_ok();
                     let of = tcp.places.get(&index).map(|place| place.of);
                     let link = of.map(|(number, end)| LinkId(self.conversations[number].plan.links[end]));
                     (link.and_then(|link| tcp.wake(index, link)), is_known)
