@@ -12,6 +12,9 @@ pub(crate) const PROBE_MIN: Nanos = Nanos::from_millis(10);
 pub(crate) const PEER_ACK_DELAY: Nanos = Nanos::from_millis(200);
 /// The machine's shortest retransmission timeout (RFC 6298 2.4). A probe that would be later is left to it.
 pub(crate) const TIMEOUT_MIN: Nanos = Nanos::from_secs(1);
+/// The longest wait for a probe of a repair. One that would wait longer is left to the machine (RFC 6298 2.5: a timeout may be
+/// bounded by 60 s).
+pub(crate) const REPAIR_PROBE_MAX: Nanos = Nanos::from_secs(60);
 /// Segments that one acknowledgement counts as, at most: the work of a unit is bounded.
 pub(crate) const ACK_PARTS_MAX: u32 = 8;
 /// Segments in a connection's queue that one acknowledgement may wait for, at most.

@@ -152,6 +152,7 @@ impl Connection {
                 self.deliver(now, segment, packet, changes, reply);
                 self.rtt.acknowledged(self.place().una, now);
                 self.plan_probe(now);
+                self.plan_repair(now);
                 self.after_input(now, segment, reply);
                 Received::Processed
             }

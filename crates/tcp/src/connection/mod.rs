@@ -7,6 +7,7 @@ mod input;
 mod numbers;
 mod output;
 mod parts;
+mod repair;
 mod tail;
 
 use punctual_analysis::Instant;
@@ -27,6 +28,7 @@ use crate::wire::{Flow, is_usable};
 
 use ahead::Ahead;
 use numbers::Numbers;
+use repair::Repair;
 use tail::Tail;
 
 /// States of RFC 9293 3.3.2, without LISTEN, which is a [`crate::Listener`].
@@ -114,6 +116,7 @@ pub struct Connection {
     recovery: Recovery,
     ahead: Ahead,
     tail: Tail,
+    repair: Repair,
     rtt: RoundTrip,
     misfits: Misfits,
     timestamp_offset: u32,
@@ -148,6 +151,7 @@ impl Connection {
             recovery: Recovery::new(iss.wrapping_add(1), config.send_bytes),
             ahead: Ahead::new(iss.wrapping_add(1)),
             tail: Tail::default(),
+            repair: Repair::default(),
             rtt: RoundTrip::default(),
             misfits: Misfits::default(),
             timestamp_offset: secrets.timestamp_offset(flow),

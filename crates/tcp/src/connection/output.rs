@@ -31,7 +31,7 @@ impl Connection {
             self.recovery.count_resent(1);
             return true;
         }
-        if self.probe(now, packet) {
+        if self.probe(now, packet) || self.probe_repair(now, packet) {
             return true;
         }
         loop {
@@ -78,7 +78,8 @@ impl Connection {
             return Some(now);
         }
         let machine = self.machine.deadline(now);
-        let probe = self.tail.due().map(|at| at.max(now)).filter(|_| self.ended.is_none());
+        let probe = [self.tail.due(), self.repair.due()].into_iter().flatten().min();
+        let probe = probe.map(|at| at.max(now)).filter(|_| self.ended.is_none());
         let path = self.path.deadline().map(|at| at.max(now)).filter(|_| self.state() != State::Closed);
         [machine, path, probe].into_iter().flatten().min()
     }
@@ -170,6 +171,7 @@ impl Connection {
         }
         let is_timeout = self.recovery.left(seq, payload, was_sent);
         self.plan_probe(now);
+        self.plan_repair(now);
         if is_timeout && self.path.timed_out(seq, packet.len(), now) {
             self.machine.set_mtu(self.flow, self.path.current(), now);
             // The machine's next attempt comes with its next timeout, which is twice as long.

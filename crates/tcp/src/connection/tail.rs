@@ -56,13 +56,13 @@ impl Connection {
 
     /// Whether the peer takes a full segment. The machine sends one for a loss whatever the window: bytes beyond a smaller one would
     /// count as sent.
-    fn has_full_window(&self) -> bool {
+    pub(super) fn has_full_window(&self) -> bool {
         let una = self.place().una;
         self.guard.as_ref().is_some_and(|guard| guard.window(una) as usize >= self.segment_bytes())
     }
 
     /// RFC 8985 7.2: twice the round-trip time, and more where the peer may wait for another segment.
-    fn probe_span(&self) -> Option<Nanos> {
+    pub(super) fn probe_span(&self) -> Option<Nanos> {
         let is_single = self.recovery.in_flight() as usize <= self.recovery.longest_bytes();
         let waits = if is_single { PEER_ACK_DELAY } else { Nanos::ZERO };
         let span = (self.rtt.smoothed()? * 2 + waits).max(PROBE_MIN);

@@ -120,6 +120,13 @@ impl Network {
         }
     }
 
+    /// Loses the packet that host 0 put on the wire last.
+    pub fn drop_last(&mut self) {
+        let to_1 = self.on_the_way.iter().filter(|(_, (to, _))| *to == 1);
+        let last = to_1.map(|((_, number), _)| *number).max();
+        self.on_the_way.retain(|(_, number), _| Some(*number) != last);
+    }
+
     /// Runs everything that is due now.
     pub fn settle(&mut self) {
         let (mut reply, mut packet) = (Vec::new(), Vec::new());

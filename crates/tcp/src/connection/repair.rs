@@ -1,0 +1,78 @@
+//! Probes of a repair: what is sent again may be lost, too, and would wait for the timeout of the machine, which is a second at
+//! least and twice as long each time. So the oldest segment leaves once more, beside the machine, when nothing new was acknowledged
+//! for as long as the end of a flight waits for its probe (RFC 8985 7.2), and then after twice that time, again and again
+//! (RFC 6298 5.5). One segment each time: the window is the machine's, which has shrunk it before a repair begins.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::{Connection, State};
+use crate::limits::REPAIR_PROBE_MAX;
+
+/// The probes of the repair under way.
+#[derive(Debug, Default)]
+pub(super) struct Repair {
+    /// When the next one leaves.
+    due: Option<Instant>,
+    /// The oldest byte that was not acknowledged when they were planned.
+    una: Option<u32>,
+    /// How many have left since then.
+    unanswered: u32,
+}
+
+impl Repair {
+    pub(super) const fn due(&self) -> Option<Instant> {
+        self.due
+    }
+}
+
+impl Connection {
+    /// Plans the probes: when a repair begins, and anew after each acknowledgement of something new.
+    pub(super) fn plan_repair(&mut self, now: Instant) {
+        let una = self.place().una;
+        if !self.is_repairing() {
+            self.repair = Repair::default();
+        } else if self.repair.una != Some(una) {
+            self.repair = Repair { due: None, una: Some(una), unanswered: 0 };
+            self.repair.due = self.repair_span().map(|span| now + span);
+        }
+    }
+
+    /// Whether something is sent again that the peer has room for. What leaves into a window of zero asks for the window, and its
+    /// times are the machine's (RFC 9293 3.8.6.1).
+    fn is_repairing(&self) -> bool {
+        use State::{CloseWait, Closing, Established, FinWait1, LastAck};
+        let is_sending = matches!(self.state(), Established | CloseWait | FinWait1 | Closing | LastAck);
+        let is_again = self.recovery.is_repairing() && self.recovery.in_flight() > 0;
+        is_sending && is_again && self.has_full_window()
+    }
+
+    /// How long the next probe waits; none if it would wait longer than it may.
+    fn repair_span(&self) -> Option<Nanos> {
+        let factor = 1_u64.checked_shl(self.repair.unanswered)?;
+        let span = self.probe_span()?.as_u64().checked_mul(factor).map(Nanos)?;
+        (span <= REPAIR_PROBE_MAX).then_some(span)
+    }
+
+    /// Makes the probe if it is due, in `packet`.
+    pub(super) fn probe_repair(&mut self, now: Instant, packet: &mut Vec<u8>) -> bool {
+        if self.repair.due.is_none_or(|due| now < due) {
+            return false;
+        }
+        self.repair.due = None;
+        if !self.is_repairing() {
+            return false;
+        }
+        let una = self.place().una;
+        let length = self.segment_bytes().min(self.recovery.in_flight() as usize);
+        let mut payload = Vec::new();
+        self.recovery.copy(una, length, &mut payload);
+        self.write_data(una, &payload, now, packet);
+        self.rtt.sent_again();
+        self.recovery.count_resent(1);
+        self.repair.unanswered += 1;
+        self.repair.due = self.repair_span().map(|span| now + span);
+        true
+    }
+}
