@@ -69,13 +69,13 @@ const OPTIONAL: &[(&str, &str)] = &[
 #[test]
 fn every_experiment_ends_with_a_report() {
     if std::env::var_os("PUNCTUAL_TEST_EXPERIMENTS").is_none() {
-        eprintln!(
-            "SKIPPED: takes over a minute of real time: set PUNCTUAL_TEST_EXPERIMENTS=1, as `make test` does"
+        punctual_skip::skipped!(
+            "takes over a minute of real time: set PUNCTUAL_TEST_EXPERIMENTS=1, as `make test` does"
         );
         return;
     }
     if !Privilege::detect().is_ok_and(|privilege| privilege == Privilege::Root) {
-        eprintln!("SKIPPED: experiments need network namespaces and the real-time class: run as root");
+        punctual_skip::skipped!("experiments need network namespaces and the real-time class: run as root");
         return;
     }
     let daemon = Path::new(PUNCTUAL).with_file_name("punctuald");

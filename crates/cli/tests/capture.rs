@@ -220,7 +220,7 @@ fn failed(capture: &mut Child) -> (Option<i32>, String) {
 fn read_by_tcpdump(file: &Path, count: usize) {
     let output = std::process::Command::new("tcpdump").args(["-n", "-vv", "-r"]).arg(file).output();
     let Ok(output) = output else {
-        eprintln!("SKIPPED: tcpdump is not installed");
+        punctual_skip::skipped!("tcpdump is not installed");
         return;
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -80,14 +80,14 @@ fn the_json_of_every_verb_has_its_recorded_shape() {
 #[test]
 fn the_json_of_what_takes_long_has_its_recorded_shape() {
     if std::env::var_os("PUNCTUAL_TEST_EXPERIMENTS").is_none() {
-        eprintln!(
-            "SKIPPED: takes over a minute of real time: set PUNCTUAL_TEST_EXPERIMENTS=1, as `make test` does"
+        punctual_skip::skipped!(
+            "takes over a minute of real time: set PUNCTUAL_TEST_EXPERIMENTS=1, as `make test` does"
         );
         return;
     }
     if !Privilege::detect().is_ok_and(|privilege| privilege == Privilege::Root) {
-        eprintln!(
-            "SKIPPED: the demo and profiles need network namespaces and the real-time class: run as root"
+        punctual_skip::skipped!(
+            "the demo and profiles need network namespaces and the real-time class: run as root"
         );
         return;
     }
@@ -217,6 +217,7 @@ fn demo_whole(_: &Network) -> Found {
 fn connections(network: &Network) -> Found {
     vec![
         ("none", Shape::of(&network.a.verb(&["connections", "--json"]).json())),
+        ("no listeners", Shape::of(&network.a.verb(&["connections", "--listeners", "--json"]).json())),
         ("no daemon", shape(&["connections", "--socket", "/no/such"])),
     ]
 }

@@ -73,6 +73,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("models", &["trial", "analysis", "proto"]),
     // It reads sources, and runs programs that are built from them.
     ("mutants", &[]),
+    // Tests only.
+    ("skip", &[]),
 ];
 
 /// Crates that read no clock, no socket and no random source.

@@ -205,6 +205,11 @@ fn a_relay_shares_the_engine_of_a_daemon() {
         "--listen {A}:7000 --to 127.0.0.1:7001 --class low-delay --interval 10ms --units 8 --count 2"
     );
     let relay = relay(&a, ("--socket", &socket), &arguments);
+    let mut list = on(&a, Path::new(PUNCTUAL), &["connections", "--listeners", "--json", "--socket"]);
+    let list = list.arg(&socket).output().expect("it runs");
+    let list: Value = serde_json::from_slice(&list.stdout).expect("JSON");
+    assert_eq!(list[0]["local"], format!("{A}:7000"), "{list}");
+    assert_eq!(list[0]["class"]["name"], "low-delay", "{list}");
     std::thread::scope(|scope| {
         let (go, held) = std::sync::mpsc::channel::<()>();
         scope.spawn(move || {

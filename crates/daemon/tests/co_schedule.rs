@@ -27,7 +27,7 @@ impl Hosts {
         let class = SchedulingClass::Fifo { priority: 50 };
         let real_time = RealTime { class, cpu: None, lock_memory: false };
         if std::thread::spawn(move || realtime::apply(&real_time)).join().expect("no panic").is_err() {
-            eprintln!("SKIPPED: real-time classes need CAP_SYS_NICE");
+            punctual_skip::skipped!("real-time classes need CAP_SYS_NICE");
             return None;
         }
         let directory = std::env::temp_dir().join(format!("punctual-{name}-{}", std::process::id()));

@@ -14,8 +14,10 @@ use common::eventually;
 use common::network::{Cable, Network};
 use common::program::{Program, folder, link_with_flows, with_flows, with_link};
 use common::users::as_user;
+use punctual::rtu::Class as RtuClass;
 use punctual::tcp::{Ended, Qos, State, TcpError};
 use punctual::{BitRate, Endsystem, Nanos, UserId};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Signal;
 
@@ -167,7 +169,12 @@ fn a_listener_opens_connections_for_a_program() {
     let folder = folder("tcpl");
     let daemon = start(&network, &folder, "");
     let user = connect_as(USER, &folder);
+    let root = daemon.connect();
     let listener = user.bind_tcp(at(0, 9_000), LOW_DELAY, 4).expect("granted");
+    let listed = root.tcp_listeners().expect("a list");
+    let [listed] = &listed[..] else { panic!("one listener: {listed:?}") };
+    assert_eq!((listed.user.0, listed.local, listed.backlog), (USER, at(0, 9_000), 4));
+    assert!(matches!(listed.class, RtuClass::LowDelay { .. }), "{listed:?}");
     assert!(listener.accept_timeout(Duration::from_millis(1)).expect("no error").is_none());
     for _ in 0..2 {
         std::thread::scope(|scope| {
@@ -185,6 +192,7 @@ fn a_listener_opens_connections_for_a_program() {
         let error = network.within(1, || TcpStream::connect(at(0, 9_000))).err();
         error.is_some_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     });
+    eventually("it is listed no more", || root.tcp_listeners().expect("a list").is_empty());
     drop(daemon);
 }
 
@@ -264,13 +272,24 @@ fn many_connections_at_once_all_open() {
     drop(daemon);
 }
 
-/// A connection of the kernel with a local port of the test's choice.
+/// A connection of the kernel with a local port of the test's choice. A program that another test starts at this moment has a copy of
+/// the last socket of that port until it begins, which keeps that connection.
 fn from_port(local: SocketAddr, peer: SocketAddr) -> TcpStream {
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-    rustix::net::sockopt::set_socket_reuseaddr(&socket, true).expect("an option");
-    rustix::net::bind(&socket, &local).expect("the port is free");
-    rustix::net::connect(&socket, &peer).expect("to connect");
-    TcpStream::from(socket)
+    let mut stream = None;
+    eventually("the port is free", || {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        rustix::net::sockopt::set_socket_reuseaddr(&socket, true).expect("an option");
+        rustix::net::bind(&socket, &local).expect("the port is free");
+        match rustix::net::connect(&socket, &peer) {
+            Err(Errno::ADDRNOTAVAIL) => false,
+            connected => {
+                connected.expect("to connect");
+                stream = Some(TcpStream::from(socket));
+                true
+            }
+        }
+    });
+    stream.expect("it is connected")
 }
 
 /// Segments that the kernel of `b` has sent again, SYNs too.

@@ -199,7 +199,7 @@ fn subordinate_users_share_the_quotas_of_their_account() {
     let ranges = folder.join("subuid");
     std::fs::write(&ranges, format!("{ANN}:3100000:1000\n")).expect("written");
     if !rustix::process::getuid().is_root() {
-        eprintln!("SKIPPED: mount namespaces need root");
+        punctual_skip::skipped!("mount namespaces need root");
         return;
     }
     let wanted = Wanted { daemon: "connections_per_user_max = 2", ..Wanted::default() };
@@ -207,8 +207,8 @@ fn subordinate_users_share_the_quotas_of_their_account() {
         format!("unshare -m sh -c 'mount --bind {} /etc/subuid && exec {line}'", ranges.display())
     };
     if !Command::new("sh").args(["-c", &beside("true")]).status().is_ok_and(|status| status.success()) {
-        eprintln!(
-            "SKIPPED: no mount namespace of its own here (a root that is no mount point), or no /etc/subuid"
+        punctual_skip::skipped!(
+            "no mount namespace of its own here (a root that is no mount point), or no /etc/subuid"
         );
         return;
     }

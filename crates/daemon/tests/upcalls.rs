@@ -221,7 +221,7 @@ fn the_thread_runs_at_the_priority_of_its_class_where_the_host_allows_it() {
     let class = SchedulingClass::Fifo { priority: 50 };
     let real_time = RealTime { class, cpu: None, lock_memory: false };
     if std::thread::spawn(move || realtime::apply(&real_time)).join().expect("no panic").is_err() {
-        eprintln!("SKIPPED: real-time classes need CAP_SYS_NICE");
+        punctual_skip::skipped!("real-time classes need CAP_SYS_NICE");
         return;
     }
     let socket = std::env::temp_dir().join(format!("punctual-upcalls-rank-{}", std::process::id()));

@@ -47,7 +47,7 @@ fn photographs(network: &Network) -> [String; 2] {
 /// The output of bpftool; `None`, with a message, if it is not installed.
 fn bpftool(line: &str) -> Option<serde_json::Value> {
     if run("command -v bpftool").is_err() {
-        eprintln!("SKIPPED: what is in the kernel is not looked at: no bpftool");
+        punctual_skip::skipped!("what is in the kernel is not looked at: no bpftool");
         return None;
     }
     let text = run(&format!("bpftool --json {line}")).expect("bpftool works");
@@ -120,14 +120,24 @@ fn daemons_over_xdp_survive_devices_and_leave_none_changed() {
     assert_eq!(photographs(&network), before);
     are_gone(&stopped);
 
-    // The other daemon's device vanishes and comes back; both continue.
-    let (on_a, on_b) = (start(&network, &folder, 0), start(&network, &folder, 1));
+    // The other daemon's device vanishes and comes back; both continue, and its log tells it.
+    let on_a = start(&network, &folder, 0);
+    let log = folder.join("b.log");
+    let on_b = text(&folder, 1, "", |text| {
+        Program::start(&folder, text, |line| format!("{} 2>{}", network.inside(1, line), log.display()))
+    });
+    let lines = |what: &str| {
+        std::fs::read_to_string(&log).expect("a log").lines().filter(|line| line.contains(what)).count()
+    };
     let (a, b) = (on_a.connect(), on_b.connect());
     meet([&a, &b]);
     network.run(1, &format!("ip link del {}", CABLE.device(1)));
     eventually("the link is lost", || !b.status().expect("status").node.links[0].alive);
+    eventually("the log tells it", || lines(&format!("interface {} is gone", CABLE.device(1))) == 1);
+    assert_eq!(lines("carries packets again"), 0);
     network.join(CABLE);
     drop(stream(&a, &b, 20_000));
+    eventually("the log tells that it is back", || lines("the interface carries packets again") >= 1);
     assert!(on_a.stop(Signal::TERM).success());
     assert!(on_b.stop(Signal::TERM).success());
     for after in photographs(&network) {

@@ -39,7 +39,7 @@ impl Bench {
     fn new(filter: &Filter) -> Option<Self> {
         let rights = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
         if !capabilities(None).is_ok_and(|sets| sets.effective.contains(rights)) {
-            eprintln!("SKIPPED: XDP programs need CAP_SYS_ADMIN and CAP_NET_ADMIN");
+            punctual_skip::skipped!("XDP programs need CAP_SYS_ADMIN and CAP_NET_ADMIN");
             return None;
         }
         let options = ClassifierOptions::new("lo", LOCAL, PEER, DATA, SIGNALLING);

@@ -72,7 +72,7 @@ fn the_paths_are_measured_over_kernel_sockets() {
 #[test]
 fn the_paths_are_measured_over_xdp_and_nothing_stays_behind() {
     if !rustix::process::getuid().is_root() {
-        eprintln!("SKIPPED: network namespaces and XDP need root");
+        punctual_skip::skipped!("network namespaces and XDP need root");
         return;
     }
     let devices = || std::fs::read_to_string("/proc/thread-self/net/dev").expect("devices").lines().count();

@@ -45,7 +45,7 @@ impl Bench {
     fn new(unknown_senders: Option<u32>) -> Option<Self> {
         let rights = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
         if !capabilities(None).is_ok_and(|sets| sets.effective.contains(rights)) {
-            eprintln!("SKIPPED: XDP programs need CAP_SYS_ADMIN and CAP_NET_ADMIN");
+            punctual_skip::skipped!("XDP programs need CAP_SYS_ADMIN and CAP_NET_ADMIN");
             return None;
         }
         let [local, peer] = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 2, 0, last)));

@@ -95,7 +95,7 @@ fn generated(groups: &[Group]) -> Vec<String> {
 fn code_for_all_files_of_omniorb_compiles_without_a_warning() {
     let folder = PathBuf::from("/usr/share/idl/omniORB");
     if !folder.is_dir() {
-        eprintln!("SKIPPED: {} is missing: apt-get install omniorb-idl", folder.display());
+        punctual_skip::skipped!("{} is missing: apt-get install omniorb-idl", folder.display());
         return;
     }
     let options = Options {
@@ -120,7 +120,7 @@ fn code_for_the_files_of_these_tests_compiles_without_a_warning() {
 #[test]
 fn code_for_all_files_of_tao_compiles_without_a_warning() {
     let Some(tree) = std::env::var_os("PUNCTUAL_ACE_TAO").map(PathBuf::from) else {
-        eprintln!("SKIPPED: run make idl-corpus DIR=..., with a checkout of DOCGroup/ACE_TAO");
+        punctual_skip::skipped!("run make idl-corpus DIR=..., with a checkout of DOCGroup/ACE_TAO");
         return;
     };
     let folder = tree.join("TAO/tests/IDL_Test");

@@ -75,7 +75,7 @@ fn check(files: &[PathBuf], include_dirs: &[PathBuf], refused: &[(&str, &str)]) 
 fn files_of_omniorb_are_accepted_but_for_those_that_need_more_than_the_package_has() {
     let folder = PathBuf::from("/usr/share/idl/omniORB");
     if !folder.is_dir() {
-        eprintln!("SKIPPED: {} is missing: apt-get install omniorb-idl", folder.display());
+        punctual_skip::skipped!("{} is missing: apt-get install omniorb-idl", folder.display());
         return;
     }
     let found = files(&folder);
@@ -86,7 +86,7 @@ fn files_of_omniorb_are_accepted_but_for_those_that_need_more_than_the_package_h
 #[test]
 fn files_of_tao_are_accepted_or_refused_as_its_own_test_says() {
     let Some(tree) = std::env::var_os("PUNCTUAL_ACE_TAO").map(PathBuf::from) else {
-        eprintln!("SKIPPED: run make idl-corpus DIR=..., with a checkout of DOCGroup/ACE_TAO");
+        punctual_skip::skipped!("run make idl-corpus DIR=..., with a checkout of DOCGroup/ACE_TAO");
         return;
     };
     let found = files(&tree.join("TAO/tests/IDL_Test"));

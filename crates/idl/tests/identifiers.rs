@@ -121,7 +121,7 @@ fn a_definition_has_one_identifier() {
 fn identifiers_are_those_of_omniidl() {
     let idl = "/usr/share/idl/omniORB";
     if Command::new("omniidl").arg("-V").output().is_err() || !std::path::Path::new(idl).is_dir() {
-        eprintln!("SKIPPED: apt-get install omniidl omniorb-idl, to compare with omniidl");
+        punctual_skip::skipped!("apt-get install omniidl omniorb-idl, to compare with omniidl");
         return;
     }
     let back_end = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/omniidl");

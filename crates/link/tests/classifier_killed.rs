@@ -20,7 +20,7 @@ fn main() {
     }
     let rights = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     if !capabilities(None).is_ok_and(|sets| sets.effective.contains(rights)) {
-        eprintln!("SKIPPED: XDP programs and network namespaces need CAP_SYS_ADMIN and CAP_NET_ADMIN");
+        punctual_skip::skipped!("XDP programs and network namespaces need CAP_SYS_ADMIN and CAP_NET_ADMIN");
         return;
     }
     // SAFETY: only the network namespace of this thread, the only one, changes.

@@ -166,7 +166,7 @@ fn nameclt(service: &Service, arguments: &[&str]) -> Option<(bool, String)> {
     let mut command = Command::new("timeout");
     command.args(["60", "nameclt", "-advanced", "-ORBInitRef", &initial]).args(arguments);
     if Command::new("nameclt").output().is_err() {
-        eprintln!("SKIPPED: needs nameclt: apt-get install omniorb");
+        punctual_skip::skipped!("needs nameclt: apt-get install omniorb");
         return None;
     }
     let output = command.output().expect("it starts");
@@ -209,7 +209,7 @@ fn the_service_of_omniorb_is_called() {
         .arg(&folder)
         .args(["-ORBendPoint", &endpoint]);
     let Ok(mut names) = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn() else {
-        eprintln!("SKIPPED: needs omniNames: apt-get install omniorb-nameserver");
+        punctual_skip::skipped!("needs omniNames: apt-get install omniorb-nameserver");
         return;
     };
     // It says so when it listens.

@@ -165,7 +165,7 @@ fn finding_a_host_without_an_address_is_an_exception_with_a_time_and_without() {
         assert_eq!(failed.kind, Kind::Transient);
     }
     if ("localhost", 7).to_socket_addrs().is_err() {
-        eprintln!("SKIPPED: this system cannot find the host 'localhost': add it to /etc/hosts");
+        punctual_skip::skipped!("this system cannot find the host 'localhost': add it to /etc/hosts");
         return;
     }
     let name = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn frames_of_a_device_come_and_go() {
         if enter_private_network().is_err() {
-            eprintln!("SKIPPED: a network of its own needs CAP_SYS_ADMIN");
+            punctual_skip::skipped!("a network of its own needs CAP_SYS_ADMIN");
             return;
         }
         crate::command::run("ip link set lo up").expect("loopback");

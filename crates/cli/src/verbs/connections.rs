@@ -1,15 +1,15 @@
-//! `punctual connections`: the TCP connections that the daemon processes.
+//! `punctual connections`: the TCP connections that the daemon processes, and its listeners.
 
 use clap::Args;
 use punctual::rtu::Class as RtuClass;
-use punctual::tcp::ConnectionStatus;
+use punctual::tcp::{ConnectionStatus, ListenerStatus};
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
 
 /// List the TCP connections that this host's daemon processes in place of the kernel: class, state, segments and buffers.
 #[derive(Args)]
-#[command(after_help = "Example: punctual connections --json\n\
+#[command(after_help = "Examples:\n  punctual connections --json\n  punctual connections --listeners\n\
                   The kernel does not know these connections: ss, netstat and tcpdump do not show them. The column 'promise' shows \
                   where delays are bounded. 'none': nowhere, as for best effort. 'host I/O': on this host only: a segment that \
                   comes to it is with the program within I, and a segment that the program sends has left within O. This holds for \
@@ -25,15 +25,23 @@ use crate::output::{Outcome, Output, table};
 pub struct Connections {
     #[command(flatten)]
     host: Host,
+    /// List the addresses and ports at which programs listen instead, with the class of the connections that they accept.
+    #[arg(long)]
+    listeners: bool,
 }
 
 impl Connections {
-    /// Requests the connections from the daemon and prints them.
+    /// Requests the connections or the listeners from the daemon and prints them.
     ///
     /// # Errors
     /// If there is no daemon.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
-        output.print(&self.host.connect()?.tcp_connections()?, |connections| text(connections))?;
+        let endsystem = self.host.connect()?;
+        if self.listeners {
+            output.print(&endsystem.tcp_listeners()?, |listeners| listeners_text(listeners))?;
+        } else {
+            output.print(&endsystem.tcp_connections()?, |connections| text(connections))?;
+        }
         Ok(Outcome::Done)
     }
 }
@@ -60,6 +68,17 @@ fn text(connections: &[ConnectionStatus]) -> String {
         "unacknowledged",
     ];
     table(&head, &connections.iter().map(row).collect::<Vec<_>>())
+}
+
+fn listeners_text(listeners: &[ListenerStatus]) -> String {
+    if listeners.is_empty() {
+        return "no TCP listeners".into();
+    }
+    let row = |it: &ListenerStatus| {
+        let (id, user) = (it.channel.0.to_string(), it.user.0.to_string());
+        vec![id, user, it.local.to_string(), class(it.class), it.backlog.to_string()]
+    };
+    table(&["id", "user", "local", "class", "backlog"], &listeners.iter().map(row).collect::<Vec<_>>())
 }
 
 fn class(class: RtuClass) -> String {

@@ -86,7 +86,7 @@ fn programs_work_through_a_relay() {
         }
         if let Some(missing) = program.needs.iter().find(|name| process::path_of(name).is_none()) {
             assert!(size == Size::Sample, "{missing} is not installed: `make programs` installs it");
-            eprintln!("SKIPPED: {}: {missing} is not installed", program.name);
+            punctual_skip::skipped!("{}: {missing} is not installed", program.name);
             continue;
         }
         for way in Way::ALL {

@@ -29,7 +29,7 @@ pub mod tokio;
 use std::net::SocketAddr;
 
 use punctual_analysis::{BitRate, Contract, Nanos};
-use punctual_ipc::api::{Answer, ApiError, Request, TcpConnectionStatus, TcpPath};
+use punctual_ipc::api::{Answer, ApiError, Request, TcpConnectionStatus, TcpListenerStatus, TcpPath};
 use punctual_proto::api::RtuClass;
 use thiserror::Error;
 
@@ -48,8 +48,8 @@ pub use punctual_engine::tcp::{TcpConfig as Settings, TcpRefusal as Refusal};
 #[cfg(feature = "embedded")]
 pub use punctual_host::TcpError as HostTcpError;
 pub use punctual_ipc::api::{
-    TcpConnectionStatus as ConnectionStatus, TcpEnd as Ended, TcpPath as Path,
-    TcpSettings as CurrentSettings, TcpState as State,
+    TcpConnectionStatus as ConnectionStatus, TcpEnd as Ended, TcpListenerStatus as ListenerStatus,
+    TcpPath as Path, TcpSettings as CurrentSettings, TcpState as State,
 };
 pub use stream::TcpStream;
 
@@ -364,6 +364,27 @@ impl Endsystem {
                 Ok(TcpListener::new(&self.connection, Listening::Remote(channel, Default::default())))
             }
             _ => Err(Error::Unexpected.into()),
+        }
+    }
+
+    /// All TCP listeners of programs of this host's daemon, in the order of their handles.
+    ///
+    /// # Errors
+    /// If the daemon is gone.
+    pub fn tcp_listeners(&self) -> Result<Vec<TcpListenerStatus>, Error> {
+        let mut all: Vec<TcpListenerStatus> = Vec::new();
+        loop {
+            let after = all.last().map(|status| status.channel);
+            match self.connection.shared.call(Request::TcpListeners { after })?.0 {
+                Answer::TcpListeners { listeners, more } => {
+                    let is_over = !more || listeners.is_empty();
+                    all.extend(listeners);
+                    if is_over {
+                        return Ok(all);
+                    }
+                }
+                _ => return Err(Error::Unexpected),
+            }
         }
     }
 

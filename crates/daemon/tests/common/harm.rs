@@ -21,7 +21,7 @@ impl Disk {
     /// `None`, with a message, if nothing may be mounted.
     pub fn mount(at: &Path) -> Option<Self> {
         if !rustix::process::getuid().is_root() {
-            eprintln!("SKIPPED: mounting needs root");
+            punctual_skip::skipped!("mounting needs root");
             return None;
         }
         std::fs::create_dir_all(at).expect("a folder");
@@ -82,14 +82,14 @@ impl SteppedClock {
     /// `None`, with a message, if the clock may not be set.
     pub fn take() -> Option<Self> {
         if std::env::var_os(MAY_STEP).is_none() {
-            eprintln!(
-                "SKIPPED: steps of the wall clock of this machine: set {MAY_STEP}=1, as make test does"
+            punctual_skip::skipped!(
+                "steps of the wall clock of this machine: set {MAY_STEP}=1, as make test does"
             );
             return None;
         }
         let clock = Self { wall_ns: wall_ns(), since: std::time::Instant::now() };
         if !clock.step(0) {
-            eprintln!("SKIPPED: no right to set the clock (CAP_SYS_TIME)");
+            punctual_skip::skipped!("no right to set the clock (CAP_SYS_TIME)");
             return None;
         }
         Some(clock)

@@ -57,7 +57,7 @@ impl Network {
     /// made.
     pub fn new(tag: &str, hosts: usize) -> Option<Self> {
         if !rustix::process::getuid().is_root() || run("unshare --net true").is_err() {
-            eprintln!("SKIPPED: network namespaces need root");
+            punctual_skip::skipped!("network namespaces need root");
             return None;
         }
         let name = |host| format!("punctual-{}-{tag}-{host}", std::process::id());
@@ -142,7 +142,7 @@ pub fn driver() -> &'static str {
         (loaded, socket) => {
             let why = loaded.err().map(|error| error.to_string());
             let why = why.or(socket.err().map(|error| error.to_string())).unwrap_or_default();
-            eprintln!("SKIPPED: driver xdp ({why}); driver udp instead");
+            punctual_skip::skipped!("driver xdp ({why}); driver udp instead");
             "udp"
         }
     }

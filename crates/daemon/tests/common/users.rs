@@ -7,7 +7,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 /// root.
 pub fn as_user<R: Send>(user: u32, work: impl FnOnce() -> R + Send) -> Option<R> {
     if !rustix::process::getuid().is_root() {
-        eprintln!("SKIPPED: other users need root");
+        punctual_skip::skipped!("other users need root");
         return None;
     }
     let user = Uid::from_raw(user);

@@ -27,7 +27,7 @@ pub fn enter_fifo(priority: u8, cpu: Option<u32>) -> bool {
 pub fn may_be_real_time() -> bool {
     let may = std::thread::spawn(|| enter_fifo(50, None)).join().expect("no panic");
     if !may {
-        eprintln!("SKIPPED: the real-time class (needs CAP_SYS_NICE); daemons run as best-effort hosts");
+        punctual_skip::skipped!("the real-time class (needs CAP_SYS_NICE); daemons run as best-effort hosts");
     }
     may
 }

@@ -93,7 +93,7 @@ pub fn without_deadline(error: &EngineError) {
     let least = Attributes::Deadline { runtime: Nanos::from_micros(10), period: Nanos::from_millis(1) };
     let given = std::thread::spawn(move || set_attributes(SELF, least)).join().expect("no panic");
     assert!(given.is_err(), "the kernel gives {least:?}, and the engine reports: {error}");
-    eprintln!("SKIPPED: no SCHED_DEADLINE here: {error}");
+    punctual_skip::skipped!("no SCHED_DEADLINE here: {error}");
 }
 
 fn wait_readable(events: &Events) {

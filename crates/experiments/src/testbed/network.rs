@@ -353,7 +353,7 @@ mod tests {
     fn privileged() -> bool {
         let privileged = Privilege::detect().is_ok_and(|privilege| privilege == Privilege::Root);
         if !privileged {
-            eprintln!("SKIPPED: network namespaces need root");
+            punctual_skip::skipped!("network namespaces need root");
         }
         privileged
     }

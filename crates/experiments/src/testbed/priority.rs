@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn the_high_class_overtakes_at_the_sender_and_at_the_router() {
         if !Privilege::detect().is_ok_and(|privilege| privilege == Privilege::Root) {
-            eprintln!("SKIPPED: network namespaces need root");
+            punctual_skip::skipped!("network namespaces need root");
             return;
         }
         let (slow, fast) = (5_000_000, 500_000_000);

@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn streams_run_in_slices_and_answers_come_back() {
         if !Privilege::detect().is_ok_and(|privilege| privilege == Privilege::Root) {
-            eprintln!("SKIPPED: network namespaces need root");
+            punctual_skip::skipped!("network namespaces need root");
             return;
         }
         let link = LinkSpec::new(BitRate(50_000_000), Nanos::from_millis(200));

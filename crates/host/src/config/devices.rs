@@ -216,6 +216,10 @@ struct WatchedDevice {
     last: Option<(TrafficSample, u64)>,
     /// The problem of the device or its shaper, if any.
     fault: Option<String>,
+    /// The problem that the log has a line about.
+    told_fault: Option<String>,
+    /// The link follows the device itself, and tells the log about it.
+    is_followed: bool,
     /// True if the traffic of other senders was reported in the log.
     is_reported: bool,
 }
@@ -231,6 +235,8 @@ impl WatchedDevice {
             care: None,
             last: None,
             fault: None,
+            told_fault: None,
+            is_followed: false,
             is_reported: false,
         }
     }
@@ -238,6 +244,7 @@ impl WatchedDevice {
     /// Applies the configuration of link number `index` to its device. All links of a device have the same
     /// settings for it.
     fn configure(&mut self, config: &HostConfig, index: usize) {
+        self.is_followed |= config.drivers[index].driver().bypasses_kernel();
         let link = &config.node.links[index];
         let housekeeping = HOUSEKEEPING_BPS.max(link.rate.0 / HOUSEKEEPING_DIVISOR);
         match config.other_traffic[index] {
@@ -290,7 +297,19 @@ impl WatchedDevice {
                 .status()
                 .map_or_else(|error| Some(error.to_string()), |status| status.trouble(&self.options()));
         }
+        self.tell_fault();
         self.report(foreign);
+    }
+
+    fn tell_fault(&mut self) {
+        if self.is_followed || self.fault == self.told_fault {
+            return;
+        }
+        match &self.fault {
+            Some(fault) => tracing::warn!(device = self.name, "{fault}"),
+            None => tracing::info!(device = self.name, "the interface is as it should be again"),
+        }
+        self.told_fault.clone_from(&self.fault);
     }
 
     /// The device is gone; checks whether there is a device of its name again.

@@ -40,7 +40,7 @@ pub(super) enum Stage {
     /// A TCP connection.
     Tcp(Box<TcpEndpoint>),
     /// A TCP listener, with the class of its connections. `call`: waits for the answer of admission.
-    TcpListener { class: RtuClass, call: Option<u64> },
+    TcpListener { local: SocketAddr, class: RtuClass, backlog: u32, call: Option<u64> },
 }
 
 /// A handler that waits for admission.

@@ -139,6 +139,7 @@ impl<H: Host> Service<H> {
             Request::ResetTcp { channel } => self.change_tcp(client, channel, DaemonTcp::reset),
             Request::TcpStatus { channel } => self.tcp_status(client, channel),
             Request::TcpConnections { after } => self.tcp_connections(after),
+            Request::TcpListeners { after } => self.tcp_listeners(after),
             Request::Capture { wish } => self.begin_capture(client, account, &wish),
             Request::Handlers { after } => self.handlers(after),
             Request::Attached { channel } => self.attached(client, channel),

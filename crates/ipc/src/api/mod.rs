@@ -30,7 +30,10 @@ pub use error::ApiError;
 pub use quotas::{Quotas, Resource, UserStatus};
 pub use request::Request;
 pub use status::{ApiStatus, Audit, HandlerStatus, HostStatus, Waiting, WrongCount};
-pub use tcp::{PATH_PACKET_BYTES, TcpConnectionStatus, TcpEnd, TcpPath, TcpSetting, TcpSettings, TcpState};
+pub use tcp::{
+    PATH_PACKET_BYTES, TcpConnectionStatus, TcpEnd, TcpListenerStatus, TcpPath, TcpSetting, TcpSettings,
+    TcpState,
+};
 
 /// Version of this API, which the client sends first. Version 2: more reasons for the end of a channel, and
 /// what its sink has received. 3: latencies by the hosts' clocks, and the stage that broke its promise;
@@ -166,6 +169,13 @@ pub enum Answer {
     TcpConnections {
         /// Connections in the order of their handles.
         connections: Vec<TcpConnectionStatus>,
+        /// Whether there are more behind the last one.
+        more: bool,
+    },
+    /// The answer to `TcpListeners`.
+    TcpListeners {
+        /// Listeners in the order of their handles.
+        listeners: Vec<TcpListenerStatus>,
         /// Whether there are more behind the last one.
         more: bool,
     },

@@ -225,6 +225,11 @@ pub enum Request {
         /// The last one that is known.
         after: Option<ChannelId>,
     },
+    /// TCP listeners of the host after one, as many as fit.
+    TcpListeners {
+        /// The last one that is known.
+        after: Option<ChannelId>,
+    },
     /// Copies packets of this host into a ring; for root, the daemon's own user and those that the configuration names.
     Capture {
         /// Which packets.

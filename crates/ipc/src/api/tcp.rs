@@ -116,6 +116,21 @@ pub struct TcpPath {
     pub receiving: Option<Nanos>,
 }
 
+/// A TCP listener of a host's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpListenerStatus {
+    /// Handle of the listener.
+    pub channel: ChannelId,
+    /// User whose program has it.
+    pub user: UserId,
+    /// This host's address and port.
+    pub local: SocketAddr,
+    /// Class of the connections that it accepts.
+    pub class: RtuClass,
+    /// Connections that may wait for the program.
+    pub backlog: u32,
+}
+
 /// A TCP connection of a host's own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpConnectionStatus {

@@ -14,7 +14,7 @@ pub fn privileged() -> bool {
     let rights = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     let has_them = capabilities(None).is_ok_and(|sets| sets.effective.contains(rights));
     if !has_them {
-        eprintln!("SKIPPED: XDP programs and network namespaces need CAP_SYS_ADMIN and CAP_NET_ADMIN");
+        punctual_skip::skipped!("XDP programs and network namespaces need CAP_SYS_ADMIN and CAP_NET_ADMIN");
     }
     has_them
 }

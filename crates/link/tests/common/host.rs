@@ -16,7 +16,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 pub fn privileged() -> bool {
     let made = rustix::process::getuid().is_root() && try_run("unshare --net true", "").is_ok();
     if !made {
-        eprintln!("SKIPPED: network namespaces and XDP need root");
+        punctual_skip::skipped!("network namespaces and XDP need root");
     }
     made
 }

@@ -94,7 +94,7 @@ fn bench(wanted: &Wanted) -> ExitCode {
     cpus.set(wanted.cpu);
     let omni = if wanted.is_long { None } else { Omni::build() };
     if omni.is_none() && !wanted.is_long {
-        eprintln!("SKIPPED: no omniORB. Install it: apt-get install omniidl libomniorb4-dev g++");
+        punctual_skip::skipped!("no omniORB. Install it: apt-get install omniidl libomniorb4-dev g++");
         return ExitCode::SUCCESS;
     }
     // Programs that it starts inherit it.

@@ -40,7 +40,7 @@ pub fn build() -> Option<&'static Programs> {
     let build = || {
         let is_there = Path::new("/usr/include/omniORB4/CORBA.h").exists();
         if !is_there {
-            eprintln!("SKIPPED: no omniORB. Install it: apt-get install omniidl libomniorb4-dev g++");
+            punctual_skip::skipped!("no omniORB. Install it: apt-get install omniidl libomniorb4-dev g++");
             return None;
         }
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");

@@ -28,7 +28,7 @@ fn program() -> Option<&'static Path> {
         if has_headers && has("omniidl") && has("g++") {
             return Some(compile());
         }
-        eprintln!("SKIPPED: needs omniORB: apt-get install g++ omniidl omniorb-idl libomniorb4-dev");
+        punctual_skip::skipped!("needs omniORB: apt-get install g++ omniidl omniorb-idl libomniorb4-dev");
         None
     });
     program.as_deref()

@@ -103,6 +103,13 @@ struct Misfits {
     has_answered_syn: bool,
 }
 
+/// Segments that leave beside the machine, to find out what has arrived.
+#[derive(Debug, Default)]
+struct Probes {
+    tail: Tail,
+    repair: Repair,
+}
+
 /// A TCP connection.
 #[derive(Debug)]
 pub struct Connection {
@@ -115,8 +122,7 @@ pub struct Connection {
     path: PathMtu,
     recovery: Recovery,
     ahead: Ahead,
-    tail: Tail,
-    repair: Repair,
+    probes: Probes,
     rtt: RoundTrip,
     misfits: Misfits,
     timestamp_offset: u32,
@@ -150,8 +156,7 @@ impl Connection {
             path: PathMtu::new(config.mtu_bytes, flow.is_v6()),
             recovery: Recovery::new(iss.wrapping_add(1), config.send_bytes),
             ahead: Ahead::new(iss.wrapping_add(1)),
-            tail: Tail::default(),
-            repair: Repair::default(),
+            probes: Probes::default(),
             rtt: RoundTrip::default(),
             misfits: Misfits::default(),
             timestamp_offset: secrets.timestamp_offset(flow),

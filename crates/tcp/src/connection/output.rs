@@ -41,8 +41,8 @@ impl Connection {
                 return true;
             }
             let was_sent = self.numbers.sent();
-            if self.tail.has_made() {
-                self.tail.take_made(packet);
+            if self.probes.tail.has_made() {
+                self.probes.tail.take_made(packet);
             } else {
                 self.machine.output(now, packet);
             }
@@ -73,12 +73,12 @@ impl Connection {
         if self.has_nothing_left() {
             return None;
         }
-        let is_ahead = self.tail.has_made() || self.next_of_first_flight(self.place()).is_some();
+        let is_ahead = self.probes.tail.has_made() || self.next_of_first_flight(self.place()).is_some();
         if self.has_to_send_again() || is_ahead {
             return Some(now);
         }
         let machine = self.machine.deadline(now);
-        let probe = [self.tail.due(), self.repair.due()].into_iter().flatten().min();
+        let probe = [self.probes.tail.due(), self.probes.repair.due()].into_iter().flatten().min();
         let probe = probe.map(|at| at.max(now)).filter(|_| self.ended.is_none());
         let path = self.path.deadline().map(|at| at.max(now)).filter(|_| self.state() != State::Closed);
         [machine, path, probe].into_iter().flatten().min()

@@ -32,10 +32,10 @@ impl Connection {
     pub(super) fn plan_repair(&mut self, now: Instant) {
         let una = self.place().una;
         if !self.is_repairing() {
-            self.repair = Repair::default();
-        } else if self.repair.una != Some(una) {
-            self.repair = Repair { due: None, una: Some(una), unanswered: 0 };
-            self.repair.due = self.repair_span().map(|span| now + span);
+            self.probes.repair = Repair::default();
+        } else if self.probes.repair.una != Some(una) {
+            self.probes.repair = Repair { due: None, una: Some(una), unanswered: 0 };
+            self.probes.repair.due = self.repair_span().map(|span| now + span);
         }
     }
 
@@ -50,17 +50,17 @@ impl Connection {
 
     /// How long the next probe waits; none if it would wait longer than it may.
     fn repair_span(&self) -> Option<Nanos> {
-        let factor = 1_u64.checked_shl(self.repair.unanswered)?;
+        let factor = 1_u64.checked_shl(self.probes.repair.unanswered)?;
         let span = self.probe_span()?.as_u64().checked_mul(factor).map(Nanos)?;
         (span <= REPAIR_PROBE_MAX).then_some(span)
     }
 
     /// Makes the probe if it is due, in `packet`.
     pub(super) fn probe_repair(&mut self, now: Instant, packet: &mut Vec<u8>) -> bool {
-        if self.repair.due.is_none_or(|due| now < due) {
+        if self.probes.repair.due.is_none_or(|due| now < due) {
             return false;
         }
-        self.repair.due = None;
+        self.probes.repair.due = None;
         if !self.is_repairing() {
             return false;
         }
@@ -71,8 +71,8 @@ impl Connection {
         self.write_data(una, &payload, now, packet);
         self.rtt.sent_again();
         self.recovery.count_resent(1);
-        self.repair.unanswered += 1;
-        self.repair.due = self.repair_span().map(|span| now + span);
+        self.probes.repair.unanswered += 1;
+        self.probes.repair.due = self.repair_span().map(|span| now + span);
         true
     }
 }

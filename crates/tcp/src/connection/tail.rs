@@ -49,9 +49,9 @@ impl Connection {
             && self.ahead.has_sack()
             && self.recovery.in_flight() > 0
             && !self.recovery.is_repairing()
-            && self.tail.out.is_none()
+            && self.probes.tail.out.is_none()
             && self.has_full_window();
-        self.tail.due = self.probe_span().filter(|_| may_probe).map(|span| now + span);
+        self.probes.tail.due = self.probe_span().filter(|_| may_probe).map(|span| now + span);
     }
 
     /// Whether the peer takes a full segment. The machine sends one for a loss whatever the window: bytes beyond a smaller one would
@@ -71,10 +71,10 @@ impl Connection {
 
     /// Makes the probe if it is due, in `packet`: bytes that have not left, or else the last ones again (RFC 8985 7.3).
     pub(super) fn probe(&mut self, now: Instant, packet: &mut Vec<u8>) -> bool {
-        if self.tail.due.is_none_or(|due| now < due) {
+        if self.probes.tail.due.is_none_or(|due| now < due) {
             return false;
         }
-        self.tail.due = None;
+        self.probes.tail.due = None;
         let place = self.place();
         if self.recovery.in_flight() == 0 || self.recovery.is_repairing() || self.ended.is_some() {
             return false;
@@ -95,7 +95,7 @@ impl Connection {
                 true
             }
         };
-        self.tail.out = Some((place.una.wrapping_add(self.recovery.in_flight()), is_again));
+        self.probes.tail.out = Some((place.una.wrapping_add(self.recovery.in_flight()), is_again));
         true
     }
 
@@ -108,13 +108,13 @@ impl Connection {
         window: u16,
         blocks: &[(u32, u32)],
     ) {
-        let (Some((end, is_again)), Some(ack)) = (self.tail.out, segment.ack) else { return };
+        let (Some((end, is_again)), Some(ack)) = (self.probes.tail.out, segment.ack) else { return };
         let una = self.place().una;
         let has_duplicate = blocks.first().is_some_and(|(_, to)| at_or_after(ack, *to));
         if !at_or_after(ack, end) {
             // The probe arrived and something before it did not.
             if self.recovery.has_hole() && !self.recovery.is_repairing() {
-                self.tail.out = None;
+                self.probes.tail.out = None;
                 self.mark_oldest_lost(now, window);
                 self.recovery.told_of_loss();
             }
@@ -122,12 +122,12 @@ impl Connection {
         }
         let is_repeat = ack == una && blocks.is_empty() && segment.length() == 0;
         if !is_again || has_duplicate || is_repeat {
-            self.tail.out = None;
+            self.probes.tail.out = None;
         } else if ack != end {
             // The probe has repaired a loss, and the window must shrink.
-            self.tail.out = None;
+            self.probes.tail.out = None;
             self.mark_oldest_lost(now, window);
-            self.tail.made = self.shrink(now, una);
+            self.probes.tail.made = self.shrink(now, una);
         }
     }
 

@@ -98,7 +98,7 @@ fn nonsense_and_silence_are_one_line() {
 #[test]
 fn a_pair_works_over_machines() {
     if !Privilege::detect().is_ok_and(|privilege| privilege == Privilege::Root) {
-        eprintln!("SKIPPED: network namespaces need root");
+        punctual_skip::skipped!("network namespaces need root");
         return;
     }
     for driver in Driver::ALL.into_iter().filter(|driver| driver.has_wire() && driver::is_built(*driver)) {

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use punctual_engine::tcp::{Flow, TcpRefusal, TcpStatus};
-use punctual_ipc::api::{Answer, ApiError, Push, Resource, TcpConnectionStatus, TcpEnd};
+use punctual_ipc::api::{Answer, ApiError, Push, Resource, TcpConnectionStatus, TcpEnd, TcpListenerStatus};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_proto::api::{RequestError, RtuClass, UserId};
 use punctual_proto::ids::ChannelId;
@@ -75,7 +75,7 @@ impl<H: Host> Service<H> {
         let bytes = LISTENER_BYTES.saturating_mul(u64::from(backlog) + 1);
         self.take_end(account, bytes)?;
         let channel = self.next_handle()?;
-        let stage = Stage::TcpListener { class, call: Some(call) };
+        let stage = Stage::TcpListener { local, class, backlog, call: Some(call) };
         let end = End { more_bytes: bytes, ..End::new(client, account, stage, format!("TCP at {local}")) };
         self.ends.insert(channel, end);
         self.tcp()?.listen((channel, account), local, class, backlog);
@@ -90,7 +90,7 @@ impl<H: Host> Service<H> {
         listener: ChannelId,
     ) -> Outcome {
         let end = self.ends.get(&listener).filter(|end| end.client == Some(client));
-        let Some(&Stage::TcpListener { class, call: None }) = end.map(|end| &end.stage) else {
+        let Some(&Stage::TcpListener { class, call: None, .. }) = end.map(|end| &end.stage) else {
             return Err(RequestError::Unknown.into());
         };
         let (channel, (outbox, inbox)) = self.make_tcp(client, account, call, (None, class, 0))?;
@@ -238,6 +238,20 @@ impl<H: Host> Service<H> {
         let mut connections: Vec<_> = page.filter_map(|channel| self.status_of(channel)).collect();
         let more = keep_fitting(&mut connections, 0) || beyond_page;
         Ok(Some((Answer::TcpConnections { connections, more }, Vec::new())))
+    }
+
+    pub(super) fn tcp_listeners(&self, after: Option<ChannelId>) -> Outcome {
+        let status = |(channel, end): (&ChannelId, &End)| match end.stage {
+            Stage::TcpListener { local, class, backlog, call: None } => {
+                Some(TcpListenerStatus { channel: *channel, user: end.account, local, class, backlog })
+            }
+            _ => None,
+        };
+        let behind = self.ends.iter().filter(|(channel, _)| after.is_none_or(|after| **channel > after));
+        let mut listeners: Vec<_> = behind.filter_map(status).collect();
+        listeners.sort_unstable_by_key(|listener| listener.channel);
+        let more = keep_fitting(&mut listeners, 0);
+        Ok(Some((Answer::TcpListeners { listeners, more }, Vec::new())))
     }
 
     /// Handles all that has happened to connections and listeners.

@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
 
 use super::mailbox::{KeeperMessage, Mailbox};
+use super::report::Report;
 use crate::kernel::bell::Bell;
 use crate::kernel::hops::{HopKeeper, Hops, hops_with};
 use crate::kernel::{
@@ -169,6 +170,7 @@ pub(super) struct Kept {
     shaped_bps: Option<u64>,
     /// Rate of kernel traffic that the link was given last.
     reported_bps: Option<u64>,
+    report: Report,
 }
 
 impl Kept {
@@ -212,6 +214,7 @@ impl Kept {
             tried: Instant::now(),
             shaped_bps: options.kernel_rate.map(|rate| rate.rate_bps),
             reported_bps: None,
+            report: Report::default(),
         };
         kept.check();
         Ok((kept, driver, hops))
@@ -273,7 +276,15 @@ impl Kept {
         }
         let is_shaped = self.shape();
         let is_answered = self.mailbox.condition().destination.is_some() && !self.hops.is_waiting();
-        self.stage == Stage::Open && is_answered && is_shaped
+        let is_told = self.tell();
+        self.stage == Stage::Open && is_answered && is_shaped && is_told
+    }
+
+    /// Writes to the log what is wrong with the device, or that it is right again; returns whether the log says how it is.
+    fn tell(&mut self) -> bool {
+        let trouble = self.mailbox.condition().device_trouble();
+        self.report.tell(&self.request.device, trouble.clone(), Instant::now());
+        !self.report.is_outdated(trouble.as_deref())
     }
 
     /// Limits kernel traffic to the rate that the link requests; returns whether it is limited to that. A
@@ -310,6 +321,8 @@ impl Kept {
                 self.stage = Stage::Open;
                 self.check();
             }
+            // It is gone, as was said when it went.
+            Err(LinkError::Kernel(KernelError::NoDevice(_))) if condition.closed.is_some() => (),
             Err(error) => condition.closed = Some(error.to_string()),
         }
     }

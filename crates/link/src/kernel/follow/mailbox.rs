@@ -160,14 +160,25 @@ pub(super) struct Condition {
 impl Condition {
     /// The problem, if any.
     pub fn trouble(&self) -> Option<String> {
+        let silent = self.destination.is_none().then(|| "the neighbour does not answer".to_owned());
+        self.of_device().or(silent).or_else(|| self.of_settings())
+    }
+
+    /// The problem of the device, or of its settings, if any.
+    pub fn device_trouble(&self) -> Option<String> {
+        self.of_device().or_else(|| self.of_settings())
+    }
+
+    fn of_device(&self) -> Option<String> {
         let Self { device, .. } = self;
         let closed = self.closed.clone();
         let down = self.down.then(|| format!("interface {device} is down or has no carrier"));
         let mtu = self.mtu_too_small.map(|mtu| format!("MTU {mtu} of {device} is too small"));
-        let silent = self.destination.is_none().then(|| "the neighbour does not answer".to_owned());
-        let own = [self.neglected.clone(), self.unshaped.clone()];
-        let all = [closed, down, mtu, self.route_moved.clone(), silent].into_iter().chain(own);
-        all.flatten().next()
+        [closed, down, mtu, self.route_moved.clone()].into_iter().flatten().next()
+    }
+
+    fn of_settings(&self) -> Option<String> {
+        self.neglected.clone().or_else(|| self.unshaped.clone())
     }
 
     /// Names and values.

@@ -11,6 +11,7 @@ mod begin;
 mod keeper;
 mod link;
 mod mailbox;
+mod report;
 
 pub use begin::follow;
 pub use keeper::{Follow, FollowError, Opener};
