@@ -13,8 +13,9 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use crate::Error;
 use crate::mutant::SWITCH;
 
-/// Address space of a program under test, in KiB: a loop that allocates ends there.
-const MEMORY_KIB_MAX: u64 = 4 << 20;
+/// Address space of a program under test, in KiB: a loop that allocates ends there. Simulated networks reserve more than 4 GiB (seed
+/// 708), of which they use 0.3.
+const MEMORY_KIB_MAX: u64 = 8 << 20;
 /// Wall-clock time for each second of CPU time that a program may take, other work beside it included.
 const PATIENCE: u64 = 30;
 /// A program that has taken this much less than its limit of CPU time was ended by it.
