@@ -407,3 +407,29 @@ fn a_sender_that_waits_for_its_link_is_not_late_by_its_processor() {
     assert!(late > 300, "the link kept it from running: {late}");
     assert_eq!(bench.node.status(bench.now).late_service.times, 0);
 }
+
+/// The bound of a processor is long because a long call may be before a handler's. If there is none, its packet is made early,
+/// and an idle link sends it early: what both stages may take together allows that.
+#[test]
+fn a_packet_that_is_made_early_leaves_early() {
+    for admission in [Admission::RMDP, Admission::EDF, Admission::FIXED_PRIORITY, Admission::D_ORDER] {
+        let mut bench = Bench::with_link(cpu(admission), RATE);
+        let cost = RtuCost { run: US(2), unit: MS(4) };
+        let long = RtuTerms { cost, ..terms(RtuClass::periodic(MS(20), 1), 1) };
+        bench.register(long).expect("a long call fits");
+        let id = bench.register_sender(low(MS(10), 1), 1, 100).expect("granted");
+        let grant = bench.bodies[&id].grant;
+        let [bound, sent] = [grant.bound, grant.sent].map(|bound| bound.expect("a bound"));
+        let link = sent - bound;
+        assert!(bound > link * 2, "{bound} of {sent}");
+        for n in 0..10 {
+            bench.arrive(id, AT(15_000 * n), 1);
+        }
+        bench.run_until(AT(200_000));
+        let body = &bench.bodies[&id];
+        assert_eq!((body.done.len(), body.left.len()), (10, 10));
+        for ((came, done), (_, left)) in body.done.iter().zip(&body.left) {
+            assert!(left.since(*done) <= link, "{}: {came:?} {done:?} {left:?}, {link}", admission.name);
+        }
+    }
+}

@@ -401,3 +401,38 @@ fn a_slot_that_becomes_free_is_used_by_its_channel_at_once() {
     }
     assert!(left.len() == 2 && left.values().all(|times| *times > 2), "{left:?}");
 }
+
+/// A ring holds more than was taken out of it, and its channel has nothing to serve meanwhile: what was taken has left or was
+/// dropped. A message that is noticed late then counts from the time at which it is noticed, as in any ring. By its own time it
+/// would be far behind its deadline, and before everything else.
+#[test]
+fn a_message_behind_what_was_not_taken_is_no_more_urgent_for_that() {
+    let dropping =
+        Contract { policing: Policing::Drop, jitter: Some(Nanos::ZERO), ..contract(200, 200, 1, 60) };
+    for others in [0, 20] {
+        let mut world = World::line(2, RATE);
+        let open = world.open(0, 1, dropping).expect("it fits");
+        let (begun, mut sent) = (world.now, Vec::new());
+        // One conforms. Of the others some are dropped at once, some when it is served, and some are left: the background does not run.
+        open.outbox.push_beyond_room(&pattern(1, 0, 200), 1 + others, begun);
+        world.nodes[0].handle_ring(open.source, begun);
+        let work = world.nodes[0].begin_work(begun).expect("a message");
+        assert_eq!(work.kind, WorkKind::Send);
+        world.nodes[0].finish_work(work, begun);
+        assert_eq!(open.outbox.waiting() > 0, others > 0);
+        let noticed = begun + MS(300);
+        open.outbox.push_beyond_room(&pattern(1, 1, 200), 1, begun + MS(100));
+        world.nodes[0].handle_ring(open.source, noticed);
+        let (node, mut out) = (&mut world.nodes[0], [0; 2_000]);
+        while let Some(work) = node.begin_work(noticed) {
+            node.finish_work(work, noticed);
+        }
+        while let Some(transmit) = node.poll_transmit(LEFT, noticed + MS(1), &mut out) {
+            if transmit.port == Port::Data {
+                let (header, _) = Header::parse(&out).expect("a packet");
+                sent.push((header.message, header.slack_ns > 0));
+            }
+        }
+        assert_eq!(sent, [(0, false), (1, true)], "{others} others");
+    }
+}

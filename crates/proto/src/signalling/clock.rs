@@ -334,6 +334,30 @@ mod tests {
         }
     }
 
+    /// A clock drifts faster than its tolerance: the best bounds of both directions, of different times, come too close. As long
+    /// as they do not contradict each other, the offset is as far off as the fastest exchange lets it be, and no further.
+    #[test]
+    fn drift_that_nothing_has_shown_yet_is_within_the_error() {
+        for ppm in [-900, 700] {
+            let mut clocks = Clocks::new(3, ppm, Ppm(200));
+            let mut rounds = 0;
+            loop {
+                let t1 = (rounds + 1) * 100_000_000;
+                let (t2, t3, t4) = (t1 + 500_000, t1 + 600_000, t1 + 1_100_000);
+                clocks.filter.note_offset(clocks.theirs(t3), Instant(t4));
+                clocks.filter.echoed(Instant(t1), clocks.theirs(t2));
+                clocks.filter.exchanged(Nanos(t4 - t1), clocks.theirs(t3).since(clocks.theirs(t2)));
+                if clocks.filter.is_doubted() {
+                    break;
+                }
+                rounds += 1;
+                let (wrong, error) = clocks.wrong(t4);
+                assert!(wrong <= error, "{ppm} round {rounds}: {wrong} {error}");
+            }
+            assert!((10..50).contains(&rounds) && clocks.filter.breaks() == 0, "{ppm}: {rounds}");
+        }
+    }
+
     #[test]
     fn a_step_is_corrected_soon_and_one_wrong_stamp_changes_nothing() {
         let mut clocks = Clocks::new(5, 0, Ppm(200));

@@ -53,3 +53,26 @@ fn single_stamps_that_contradict_the_others_do_not_add_up() {
         assert!(still.error < known.error + Nanos::from_micros(100), "{known:?} {still:?}");
     }
 }
+
+/// A host that starts again with an earlier clock: by the times of its former life each of its HELLOs would be an old one,
+/// which proves nothing. One that waits on its way is late all the same.
+#[test]
+fn a_neighbour_that_starts_with_an_earlier_clock_can_be_late_at_once() {
+    for ahead_before in [Nanos::ZERO, Nanos::from_secs(3_600)] {
+        let mut two = Two::new();
+        two.ahead[1] = ahead_before;
+        two.run(3_000);
+        two.ahead[1] = Nanos::ZERO;
+        let config = NodeConfig { epoch: Epoch(2), ..config(2) };
+        two.ends[1] = Peer::new(&config, &config.links[0], 7, two.clock(1));
+        two.run(3_000);
+        assert_eq!((two.alive(), two.ends[0].lives()), ([true; 2], 2));
+        let (now, mut out) = (two.clock(1), [0; 2_000]);
+        two.ends[1].hellos.due = Some(HelloStep::First);
+        let (len, _) = two.ends[1].poll_packet(&two.key, now, now, &mut out).expect("a HELLO");
+        two.now = two.now + Nanos(200 * MILLI);
+        assert_eq!(two.ends[0].travel.watch.total().times, 0, "{ahead_before}");
+        two.deliver(0, &out[..len]);
+        assert_eq!(two.ends[0].travel.watch.total().times, 1, "{ahead_before}");
+    }
+}
