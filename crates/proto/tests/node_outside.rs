@@ -46,6 +46,21 @@ fn a_ring_that_replaces_another_is_served_at_once() {
     }
 }
 
+/// Whoever takes a channel over reads in the new ring what the channel has counted, before anything is sent through that ring.
+#[test]
+fn a_new_ring_shows_at_once_what_its_channel_has_counted() {
+    let (mut world, open) = with_channel();
+    assert!(open.outbox.send(&[1; 1_000], world.now));
+    world.nodes[0].handle_ring(open.source, world.now);
+    world.run_for(Nanos::from_millis(300));
+    let counted = open.outbox.shown().counters;
+    assert_eq!((counted.messages_in, counted.messages_out), (1, 1));
+    let ring = TestOutbox::new(4, 1_000);
+    world.nodes[0].replace_outbox(open.source, ring.clone(), world.now).expect("it has a ring");
+    world.nodes[0].show_counters();
+    assert_eq!(ring.shown().counters, counted);
+}
+
 /// Every host on the route has the channel until it has ended, and no other.
 #[test]
 fn a_node_holds_its_channels_until_they_end() {

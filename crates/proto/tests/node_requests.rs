@@ -251,6 +251,37 @@ fn a_node_that_shuts_down_leaves_nothing_anywhere() {
     assert!(world.nodes.iter().all(|node| node.is_quiet()));
 }
 
+/// Nothing more is received at any port, and its name is free.
+#[test]
+fn a_node_that_shuts_down_receives_at_no_port() {
+    let mut world = world(2);
+    let ports = ["log", "films"];
+    let inboxes = ports.map(|port| {
+        let inbox = TestInbox::new(4, 1_000);
+        world.nodes[1].bind_best_effort(name(port), 1_000, inbox.clone()).unwrap();
+        inbox
+    });
+    let flows = ports.map(|port| {
+        let (to, outbox) = (address(port, "h2"), TestOutbox::new(4, 1_000));
+        (world.nodes[0].open_best_effort(to, 1_000, outbox.clone(), world.now).unwrap(), outbox)
+    });
+    let received = |world: &mut World| {
+        for (flow, outbox) in &flows {
+            assert!(outbox.send(b"line", world.now));
+            world.nodes[0].handle_ring(*flow, world.now);
+        }
+        world.run_for(Nanos::from_millis(10));
+        [0, 1].map(|port: usize| inboxes[port].take_all().len())
+    };
+    assert_eq!(received(&mut world), [1, 1]);
+    world.nodes[1].shutdown(world.now);
+    assert_eq!(received(&mut world), [0, 0]);
+    for port in ports {
+        let again = world.nodes[1].bind_best_effort(name(port), 1_000, TestInbox::new(4, 1_000));
+        assert!(again.is_ok(), "{port}: {again:?}");
+    }
+}
+
 /// Pages of any length contain the same channels as the complete list, each after a visit of at most the
 /// allowed number of handles.
 #[test]

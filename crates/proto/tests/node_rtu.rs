@@ -420,6 +420,25 @@ fn one_that_ignores_yields_is_counted_then_demoted() {
     assert_eq!(counters.units, 2 * u64::from(RTU_VIOLATIONS_MAX));
 }
 
+/// A body that has found nothing to do is judged by the time of one PDU, like its budget is charged: only beyond that does it
+/// overrun.
+#[test]
+fn a_body_that_reports_no_unit_may_take_the_time_of_one() {
+    let overruns = |took: Nanos| {
+        let mut bench = Bench::new(cpu(Admission::EDF));
+        let id = bench.register(terms(low(MS(1), 1), US(20))).expect("granted");
+        (0..400).map(|n| AT(n * 1_000)).any(|now| {
+            bench.node.make_ready(id, now);
+            let work = bench.node.begin_work(now).expect("a call");
+            assert_eq!(bench.node.upcall(&work), Some(id));
+            bench.node.finish_upcall(&work, UpcallDone { units: 0, more: false, took }, now + took);
+            bench.counters(id).overruns > 0
+        })
+    };
+    let one = terms(low(MS(1), 1), US(20)).cost.of(1);
+    assert_eq!([overruns(one), overruns(one + US(1))], [false, true]);
+}
+
 #[test]
 fn misconduct_expires_after_two_spans() {
     let (mut bench, bad, _) = misbehaving(100, 1);

@@ -10,7 +10,7 @@ use punctual_proto::limits::{HEADER_BYTES, LEFTOVERS_MAX, RAW_TAG_BYTES, RTU_PAC
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Instant, Nanos};
 use punctual_rig::handlers::{Bench, broken, cpu, left_late};
-use punctual_rig::{TestOutbox, line_config, name};
+use punctual_rig::{TestInbox, TestOutbox, World, line_config, name};
 
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
 const US: fn(u64) -> Nanos = Nanos::from_micros;
@@ -432,4 +432,25 @@ fn a_packet_that_is_made_early_leaves_early() {
             assert!(left.since(*done) <= link, "{}: {came:?} {done:?} {left:?}, {link}", admission.name);
         }
     }
+}
+
+/// A port tells a handler's messages apart by their numbers: it gets each of them, those of one call and those of the next.
+#[test]
+fn every_message_of_a_handler_arrives_at_its_port() {
+    let mut world = World::line(2, RATE);
+    // The audit counts packets by the kind in their headers: a handler's bear that of best effort, within a budget too.
+    world.audit = None;
+    world.run_for(MS(100));
+    let (inbox, outbox) = (TestInbox::new(16, 100), TestOutbox::new(16, 100));
+    world.nodes[1].bind_best_effort(name("port"), 100, inbox.clone()).expect("free");
+    let to = RtuTarget::Port(Address { host: name("h2"), port: name("port") });
+    let sending = RtuSending { to, packets: 3, payload_bytes: 100 };
+    let class = RtuClass::periodic(MS(10), 1);
+    let id = world.nodes[0].register_sender(terms(class, 1), &sending, outbox.clone(), world.now);
+    let id = id.expect("can be granted");
+    (0..9).for_each(|n| assert!(outbox.send(&[n; 100], world.now)));
+    world.nodes[0].make_ready(id, world.now);
+    world.run_for(MS(100));
+    let arrived: Vec<u8> = inbox.take_all().iter().map(|message| message[0]).collect();
+    assert_eq!(arrived, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
 }

@@ -81,6 +81,20 @@ fn edf_goes_by_the_deadline_of_the_head() {
     assert_eq!(run_all(&mut executor, 5), [ids[1], ids[3], ids[2], ids[0]]);
 }
 
+/// A handler may have been removed, or its id may have gone to another since.
+#[test]
+fn a_handler_is_soft_while_it_is_there_and_of_that_class() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    assert!(!executor.is_soft(HandlerId(0)), "there is none yet");
+    let classes = [Class::Guaranteed, Class::Soft, Class::BestEffort, Class::Background];
+    let ids = classes.map(|class| executor.add(parameters(class)));
+    assert_eq!(ids.map(|id| executor.is_soft(id)), [false, true, false, false]);
+    executor.remove(ids[1]);
+    assert!(!executor.is_soft(ids[1]) && !executor.is_soft(HandlerId(99)));
+    assert_eq!(executor.add(parameters(Class::Guaranteed)), ids[1], "else this tells nothing");
+    assert!(!executor.is_soft(ids[1]));
+}
+
 #[test]
 fn classes_come_before_deadlines() {
     for policy in [RunPolicy::Edf, RunPolicy::FixedPriority] {

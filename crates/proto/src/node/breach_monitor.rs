@@ -448,8 +448,9 @@ mod tests {
         assert!(reported(second, 3));
         assert!(!reported(second * 2 - Nanos(1), 3) && reported(second * 2, 3));
         assert!(!reported(second * 4, 0), "nothing was late in the last second");
+        assert!(reported(second * 5, 1), "one late packet of a link that is broken already");
         let (lease, watch) = (node.plane.config().signalling.lease, node.signalling.arrivals_mut(LINK));
-        let healed_at = begun + second * 2 + lease;
+        let healed_at = begun + second * 5 + lease;
         assert_eq!(watch.expect("a neighbour").heals_at(lease), Some(healed_at));
         for (now, announced) in [(healed_at - Nanos(1), true), (healed_at, false)] {
             node.check_breaches(now);

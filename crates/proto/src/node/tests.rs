@@ -7,7 +7,7 @@ use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
 use super::Node;
 use super::plane::Portion;
-use crate::api::{RtuId, Tally};
+use crate::api::{RtuClass, RtuCost, RtuEvent, RtuId, RtuSending, RtuTarget, RtuTerms, Tally};
 use crate::config::{CpuConfig, LinkConfig, NodeConfig, SignallingConfig};
 use crate::ids::{ChannelId, ChannelNumber, Epoch, LinkId, Name, NodeId, PathId};
 use crate::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
@@ -103,6 +103,31 @@ fn no_flow_has_the_number_of_another() {
     node.close(old, NOW).expect("it is open");
     node.signalling.skip_channel_ids((1 << 31) - 3);
     assert_eq!(open(&mut node), ChannelId(old.0 + (2 << 31)));
+}
+
+/// Nor that of a program's handler that sends: its packets have a path like a flow's.
+#[test]
+fn no_flow_has_the_number_of_a_handler_that_sends() {
+    let mut node = node_with(false);
+    let to = || "bulk@h2".parse().expect("an address");
+    let open =
+        |node: &mut Node<Nothing>| node.open_best_effort(to(), 100, Nothing, NOW).expect("a neighbour");
+    let before = open(&mut node);
+    node.close(before, NOW).expect("it is open");
+    let cost = RtuCost { run: Nanos::from_micros(2), unit: Nanos::from_micros(5) };
+    let class = RtuClass::periodic(Nanos::from_millis(10), 1);
+    let terms = RtuTerms { class, deadline: None, quantum: 1, cost };
+    let sending = RtuSending { to: RtuTarget::Port(to()), packets: 1, payload_bytes: 100 };
+    let handler = node.register_sender(terms, &sending, Nothing, NOW).expect("can be granted");
+    assert!(matches!(node.poll_rtu(), Some(RtuEvent::Granted(id, _)) if id == handler));
+    let handle = before.0 + 1;
+    node.signalling.skip_channel_ids((1 << 31) - 1);
+    let flow = open(&mut node);
+    assert_eq!(flow, ChannelId(handle + (1 << 31) + 1), "the handle before has the handler's number");
+    // Once the handler is gone, its number is free.
+    node.remove_handler(handler, NOW);
+    node.signalling.skip_channel_ids((1 << 31) - 2);
+    assert_eq!(open(&mut node), ChannelId(handle + (2 << 31)));
 }
 
 /// A unit of work, a signal and a notice of free room may refer to a channel end that was closed meanwhile. Each is ignored.

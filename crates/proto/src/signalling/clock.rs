@@ -504,4 +504,23 @@ mod tests {
             assert!(!filter.is_doubted(), "{lower}");
         }
     }
+
+    /// If one direction proves wrong what was known, nothing of it is left to doubt: neither direction's contradictions count on.
+    #[test]
+    fn what_is_known_anew_is_in_no_doubt() {
+        let ahead =
+            |filter: &mut ClockFilter| filter.note_offset(Instant(3_000_000_000), Instant(2_000_000_000));
+        let behind = |filter: &mut ClockFilter| filter.echoed(Instant(2_000_000_000), Instant(1_000_000_000));
+        let both: [fn(&mut ClockFilter); 2] = [ahead, behind];
+        for (once, again) in [(both[0], both[1]), (both[1], both[0])] {
+            let mut filter = ClockFilter::new(Nanos::ZERO, Ppm(200));
+            filter.note_offset(Instant(1_000_000_000), Instant(1_000_000_000));
+            filter.echoed(Instant(1_000_000_000), Instant(1_000_100_000));
+            once(&mut filter);
+            (1..CONTRADICTIONS_MAX).for_each(|_| again(&mut filter));
+            assert!(filter.is_doubted() && filter.breaks() == 0);
+            again(&mut filter);
+            assert!(!filter.is_doubted() && filter.breaks() == 1);
+        }
+    }
 }

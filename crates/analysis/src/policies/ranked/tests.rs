@@ -8,7 +8,7 @@ use crate::policies::Edf;
 use crate::policies::testing::{random_demand, random_model};
 use crate::policy::Urgency;
 use crate::rta::{Task, fixed_priority};
-use crate::stage::Interference;
+use crate::stage::{Blocking, Interference};
 
 const LIMIT: Nanos = Nanos::from_millis(400);
 
@@ -372,4 +372,29 @@ fn a_response_that_is_found_in_no_number_of_rounds_counts_as_none() {
         interference,
     };
     assert_eq!(place.response(crate::contract::SPAN_MAX), None);
+}
+
+/// The search for a message goes on where that for the one before has ended: a busy period of thousands of messages is decided
+/// within the rounds that all of them have.
+#[test]
+fn a_busy_period_of_thousands_of_messages_is_decided() {
+    let demand = |cost: u64| Demand {
+        cost: Nanos::from_micros(cost),
+        unit_cost_max: Nanos::from_micros(cost),
+        period: Nanos::from_micros(100),
+        release_latency: Nanos::ZERO,
+        early: Nanos::ZERO,
+        urgency: Urgency::default(),
+        soft: None,
+    };
+    let blocking = Blocking::LargestUnit { best_effort: Nanos::from_millis(25) };
+    let model = StageModel { blocking, interference: Interference::default(), utilisation_limit: Ppm::ONE };
+    // After the blocking, a twentieth of the time is left to catch up: half a second, in which 5,000 messages come.
+    let demands = [demand(55), demand(40)];
+    let mut policy = Ranked::d_order(model);
+    for (key, demand) in demands.iter().enumerate() {
+        let (slot, bound) = policy.offer_within(demand, LIMIT).expect("its response time is found");
+        assert_eq!((slot.end, Some(bound)), (key, response(&demands[..=key], key, &model)));
+        policy.hold(StageKey(key as u64), demand, bound).expect("as offered");
+    }
 }

@@ -244,6 +244,39 @@ fn a_second_answer_to_a_probe_changes_nothing() {
     }
 }
 
+/// An offer counts with the drift that a reply to its probe claims only if that is more than this host's own.
+#[test]
+fn an_offer_counts_with_the_larger_drift_whatever_its_answer_claims() {
+    let offered = |drift: Ppm| {
+        let mut row = Row::met(2);
+        // The host behind is asked and sends nothing itself.
+        row.hosts[1].is_mute = true;
+        let wanted = Contract { deadline: MILLI * 5, ..contract() };
+        let (_, path) = row.ask(OpenRequest { contract: wanted, ..row.request() });
+        let refusal = ChannelRefusal { node: NodeId(2), offer: Some(contract()), ..refusal() };
+        row.deliver_message(0, true, Message::Refuse { path, refusal });
+        let offering = |row: &Row| {
+            assert_eq!(row.states()[0], ["offering"]);
+            row.hosts[0].signalling.channels().next().expect("one").local.clone()
+        };
+        let local = offering(&row);
+        assert_eq!(*local.contract, contract(), "what the host behind has offered is asked for");
+        let sink = LocalChannel { role: Role::Sink, link_out: None, ..LocalChannel::clone(&local) };
+        let mut stages = row.hosts[0].stages.offer(&local);
+        let behind = row.hosts[1].stages.offer(&sink).into_iter();
+        stages.extend(behind.map(|stage| StageGrant { offered: MILLI * 20, bound: MILLI * 20, ..stage }));
+        let (path, back) = (local.path, route(&[2, 1], 1));
+        let probe = Create { probe: true, route: back.clone(), stages, drift, ..create(path) };
+        let (user, answer) = (probe.user, Ok(Box::new(probe)));
+        row.deliver_message(0, true, Message::Probed { path, route: back, user, answer });
+        offering(&row).contract.deadline
+    };
+    let own = offered(Ppm(200));
+    assert!(own > MILLI * 21 && own < MILLI * 22, "{own}: it asks for what its stages need");
+    assert_eq!(offered(Ppm(0)), own);
+    assert!(offered(Ppm(900)) > own);
+}
+
 /// A positive reply to a probe becomes a refusal if the source's own stages would not take its bounds.
 #[test]
 fn a_probe_whose_answer_was_changed_on_its_way_is_refused_at_its_source() {

@@ -183,4 +183,18 @@ mod tests {
         assert_eq!((releases.release(AT(1), AT(12)), releases.released(AT(1), AT(12), 2)), (AT(20), 0));
         assert_eq!(releases.release(AT(1), AT(45)), AT(40), "an old one counts in the present period");
     }
+
+    /// However long a pace is kept, it remembers as many releases as it has units: the memory that it was made with.
+    #[test]
+    fn a_pace_remembers_no_more_than_its_units() {
+        for units in [1, 2, 7] {
+            let mut pace = Sporadic::new(MS(10), units);
+            let room = pace.releases.capacity();
+            for n in 0..1_000 {
+                pace.take(AT(n));
+                assert_eq!(pace.releases.len(), (n as usize + 1).min(units as usize), "{units} units");
+            }
+            assert_eq!(pace.releases.capacity(), room, "{units} units: nothing is allocated on the way");
+        }
+    }
 }
