@@ -18,7 +18,12 @@ const ALWAYS: CapabilitySet =
 
 /// The capabilities that a host with this configuration needs while it runs.
 pub fn needed(config: &HostConfig) -> CapabilitySet {
-    config.drivers.iter().fold(ALWAYS, |rights, link| rights.union(link.driver().rights()))
+    // A listener's port is held by a socket of the kernel, whatever the driver.
+    let ports = match config.has_tcp_listeners() {
+        true => CapabilitySet::NET_BIND_SERVICE,
+        false => CapabilitySet::empty(),
+    };
+    config.drivers.iter().fold(ALWAYS.union(ports), |rights, link| rights.union(link.driver().rights()))
 }
 
 /// Drops all other capabilities of the calling thread, and of every thread and program that it starts.
@@ -72,6 +77,10 @@ mod tests {
         assert_eq!(needed(&host(&format!("driver = \"udp\"\n{ends}"))), ALWAYS.union(udp));
         let xdp = CapabilitySet::NET_RAW.union(CapabilitySet::BPF);
         assert_eq!(needed(&host(&format!("driver = \"xdp\"\n{ends}"))), ALWAYS.union(xdp));
+        let connects = format!("driver = \"xdp\"\nflows_max = 8\n{ends}");
+        assert_eq!(needed(&host(&connects)), ALWAYS.union(xdp), "local ports of connections need no right");
+        let listens = format!("driver = \"xdp\"\nflows_max = 8\nlisteners_max = 1\n{ends}");
+        assert_eq!(needed(&host(&listens)), ALWAYS.union(xdp).union(CapabilitySet::NET_BIND_SERVICE));
     }
 
     /// Runs on a thread of its own, because capabilities belong to a thread.

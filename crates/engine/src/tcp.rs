@@ -156,6 +156,9 @@ pub enum TcpRefusal {
         "all {0} connections are in use, or one from this port to this peer exists: close one, or raise flows_max"
     )]
     Exhausted(u32),
+    /// All listeners that the driver has room for exist.
+    #[error("all {0} listeners are in use: end one, or raise listeners_max")]
+    ListenersExhausted(u32),
     /// Admission refused a handler.
     #[error("admission refused the {handler} handler: {}", refusal_text(refusal))]
     Handler {

@@ -25,6 +25,8 @@ pub(crate) struct Acknowledgement {
     pub(crate) window: u16,
     /// Whether the segment carries no data and no control bit.
     pub(crate) is_bare: bool,
+    /// Whether the peer acknowledges selectively.
+    pub(crate) has_sack: bool,
 }
 
 /// Bytes to send that are not acknowledged, and what of them is to be sent again.
@@ -37,16 +39,17 @@ pub(crate) struct Recovery {
     sacked: Sacked,
     /// Holes before this number were sent again in this recovery.
     filled: u32,
-    /// End of the hole that is to be sent again.
-    hole_end: Option<u32>,
     longest_bytes: usize,
     window: u16,
     repeats: u8,
     until: Option<u32>,
     blocked_until: Option<u32>,
-    resend: Option<u32>,
+    /// First byte that is to be sent again, and the end of the hole, where it is known.
+    resend: Option<(u32, Option<u32>)>,
     is_partial: bool,
     is_answered: bool,
+    /// All that is in flight before `until` is lost: the path does not carry it.
+    is_all_lost: bool,
     /// Segments of data that left again.
     resent: u64,
 }
@@ -70,7 +73,6 @@ impl Recovery {
             sent: start,
             sacked: Sacked::default(),
             filled: start,
-            hole_end: None,
             longest_bytes: 0,
             window: 0,
             repeats: 0,
@@ -79,6 +81,7 @@ impl Recovery {
             resend: None,
             is_partial: false,
             is_answered: false,
+            is_all_lost: false,
             resent: 0,
         }
     }
@@ -111,6 +114,19 @@ impl Recovery {
     /// Whether the peer has bytes behind a hole.
     pub(crate) fn has_hole(&self) -> bool {
         !self.sacked.is_empty()
+    }
+
+    /// Whether selective acknowledgements show that the oldest segment is lost (RFC 6675 4, `IsLost`), of which the machine knows
+    /// nothing: it counts neither duplicates that carry data nor those that change the window.
+    pub(crate) fn shows_loss(&self) -> bool {
+        let is_known = self.is_repairing() || self.repeats >= REPEATS;
+        let hole = self.sacked.hole(self.start, self.bytes_that_show_loss());
+        !is_known && hole.is_some_and(|(from, _)| from == self.start)
+    }
+
+    /// More bytes than these beyond a hole show that it is lost.
+    fn bytes_that_show_loss(&self) -> u32 {
+        (usize::from(REPEATS - 1) * self.longest_bytes) as u32
     }
 
     /// The machine is told of a loss by duplicate acknowledgements that the peer has not sent.
@@ -166,7 +182,7 @@ impl Recovery {
         }
         (self.repeats, self.is_answered) = (0, false);
         if before(self.start, it.ack) {
-            self.advance(it.ack);
+            self.advance(it.ack, it.has_sack);
         }
         true
     }
@@ -186,14 +202,13 @@ impl Recovery {
     /// Has the next hole sent again, if one counts as lost; whether there is one.
     fn fill_next(&mut self) -> bool {
         let Some(until) = self.until.filter(|_| self.resend.is_none()) else { return self.resend.is_some() };
-        let enough = (usize::from(REPEATS - 1) * self.longest_bytes) as u32;
-        let hole = self.sacked.hole(later(self.start, self.filled), enough);
+        let hole = self.sacked.hole(later(self.start, self.filled), self.bytes_that_show_loss());
         let hole = hole.filter(|(from, _)| before(*from, until));
-        (self.resend, self.hole_end) = (hole.map(|(from, _)| from), hole.map(|(_, to)| to));
+        self.resend = hole.map(|(from, to)| (from, Some(to)));
         hole.is_some()
     }
 
-    fn advance(&mut self, ack: u32) {
+    fn advance(&mut self, ack: u32, has_sack: bool) {
         let acked = ack.wrapping_sub(self.start) as usize;
         self.bytes.drain(..acked.min(self.bytes.len()));
         (self.start, self.sent) = (ack, later(self.sent, ack));
@@ -203,18 +218,23 @@ impl Recovery {
         self.blocked_until = self.blocked_until.filter(|until| before(ack, *until));
         self.until = self.until.filter(|until| before(ack, *until));
         self.is_partial = self.until.is_some();
-        (self.resend, self.hole_end) = (None, None);
-        // What was sent again in this recovery may be on its way: then the next hole is sent, and else the oldest byte.
-        if !self.fill_next() && (self.sacked.is_empty() || !was_filled) {
-            self.resend = self.until.map(|_| ack);
+        self.resend = None;
+        self.is_all_lost &= self.until.is_some();
+        // What was sent again in this recovery may be on its way: then the next hole is sent, and else the oldest byte. A peer that
+        // acknowledges selectively and has nothing beyond it may get it a moment later: then nothing shows a loss.
+        let may_come = has_sack && !self.is_all_lost;
+        let is_lost = if self.sacked.is_empty() { !may_come } else { !was_filled };
+        if !self.fill_next() && is_lost {
+            self.resend = self.until.map(|_| (ack, None));
         }
     }
 
     /// The path carries less than was sent: what is in flight before `until` is sent again, one segment for each
     /// acknowledgement. The loss shows no congestion (RFC 1191 6.5), so the machine does not see it.
     pub(crate) fn path_shrank(&mut self, until: u32) {
-        (self.until, self.resend, self.is_partial) = (Some(until), Some(self.start), true);
-        (self.filled, self.hole_end) = (self.start, None);
+        (self.until, self.resend, self.is_partial) = (Some(until), Some((self.start, None)), true);
+        self.is_all_lost = true;
+        self.filled = self.start;
     }
 
     /// Whether a segment is to be sent again.
@@ -226,9 +246,9 @@ impl Recovery {
     /// sent, which knows the peer's limit: its number; the bytes are in `payload`.
     pub(crate) fn take(&mut self, bytes_max: usize, payload: &mut Vec<u8>) -> Option<u32> {
         payload.clear();
-        let seq = self.resend.take()?;
+        let (seq, hole_end) = self.resend.take()?;
         let end = self.until.map(|until| earlier(until, self.sent))?;
-        let end = self.hole_end.take().map_or(end, |hole| earlier(hole, end));
+        let end = hole_end.map_or(end, |hole| earlier(hole, end));
         let length = (end.wrapping_sub(seq) as usize).min(bytes_max).min(self.longest_bytes);
         self.copy(seq, length, payload);
         let length = payload.len();

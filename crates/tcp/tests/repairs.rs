@@ -103,3 +103,69 @@ fn probes_to_a_silent_peer_become_rare() {
     }
     assert!(network.now > Instant(60_000_000_000));
 }
+
+/// A stream of 4 MB over a path with these faults; how many packets host 0 sent, and how many segments left again.
+fn over(faults: Faults) -> (u64, u64) {
+    let mut network = Network::new(7, Faults::default());
+    let ids =
+        network.open(false, &Config { receive_bytes: 1 << 20, send_bytes: 1 << 20, ..Config::default() });
+    (network.faults, network.byte_ns) = (faults, 8);
+    let (before, mut stream) = (network.sent[0], Stream::new(0, 4_000_000));
+    let mut resent = 0;
+    let is_done = network.run(Nanos::from_secs(60), |network| {
+        stream.write(network.at(0, ids[0]));
+        stream.read(network.at(1, ids[1]));
+        resent = network.at(0, ids[0]).resent();
+        stream.read == 4_000_000
+    });
+    assert!(is_done, "{faults:?}");
+    (network.sent[0] - before, resent)
+}
+
+/// RFC 6675: a packet that is overtaken by three others counts as lost. What the peer gets a moment later does not.
+#[test]
+fn packets_that_come_late_cost_one_repair_each_and_no_flight() {
+    let (packets, again) = over(Faults { reordered: 2, ..Faults::default() });
+    assert!(
+        again * 1_000 <= 4 * packets,
+        "2 of 1,000 packets late: {again} segments of {packets} left again"
+    );
+}
+
+/// RFC 9293 3.8.6.2.1: the congestion window ends within a segment, and the segment leaves whole.
+#[test]
+fn a_full_stream_has_full_segments() {
+    let (packets, again) = over(Faults { lost: 10, ..Faults::default() });
+    let full = 4_000_000_u64.div_ceil(1_448);
+    assert!(
+        packets - again <= full + full / 20,
+        "{packets} packets, {again} of them again, for {full} full segments"
+    );
+}
+
+/// RFC 6675 2: what acknowledges something new selectively is a duplicate acknowledgement, although it carries data or changes the
+/// window. Data goes both ways all the time, and one segment is lost: what is behind it waits for a round trip and three segments.
+#[test]
+fn a_loss_is_seen_in_acknowledgements_that_carry_data() {
+    let mut network = Network::new(1, Faults::default());
+    let ids = network.open(false, &Config { is_nodelay: true, ..Config::default() });
+    let (mut longest, mut arrived_at) = (Nanos::ZERO, network.now);
+    for turn in 0..400 {
+        if turn == 100 {
+            network.lose_next = vec![network.sent[0] + 1];
+        }
+        for (host, id) in ids.into_iter().enumerate() {
+            assert_eq!(network.at(host, id).send(&[7; 300]), Ok(300));
+        }
+        network.run(Nanos::from_millis(1), |network| {
+            network.at(0, ids[0]).recv(&mut [0; 16_384]);
+            if network.at(1, ids[1]).recv(&mut [0; 16_384]) > 0 {
+                longest = longest.max(network.now.since(arrived_at));
+                arrived_at = network.now;
+            }
+            false
+        });
+    }
+    assert_eq!(network.at(0, ids[0]).resent(), 1);
+    assert!(longest <= Nanos::from_millis(15), "{longest} without data");
+}

@@ -314,12 +314,22 @@ impl HostConfig {
         })
     }
 
+    /// Whether programs can listen at addresses of this host by TCP of its own.
+    pub fn has_tcp_listeners(&self) -> bool {
+        self.tcp_rooms()[1] > 0
+    }
+
+    /// Connections and listeners at once. The least of all links that have any.
+    fn tcp_rooms(&self) -> [u32; 2] {
+        let rooms = self.drivers.iter().map(|driver| driver.tcp_rooms()).filter(|[flows, _]| *flows > 0);
+        let least = rooms.reduce(|least, room| [least[0].min(room[0]), least[1].min(room[1])]);
+        least.unwrap_or_default()
+    }
+
     /// Room for TCP of this host's own. Connections of all links share their numbers, so the link with the least room bounds
     /// them. Without such a link, connections have the channels alone.
     fn tcp_limits(&self, low: u64, high: u64) -> TcpLimits {
-        let rooms = self.drivers.iter().map(|driver| driver.tcp_rooms()).filter(|[flows, _]| *flows > 0);
-        let least = rooms.reduce(|least, room| [least[0].min(room[0]), least[1].min(room[1])]);
-        let [connections_max, listeners_max] = least.unwrap_or_default();
+        let [connections_max, listeners_max] = self.tcp_rooms();
         let secret = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
         TcpLimits { secret, connections_max, listeners_max, paths_max: TCP_PATHS_MAX }
     }

@@ -95,8 +95,8 @@ pub enum KernelError {
     /// Another program has the port.
     #[error(
         "TCP port {0} is in use: stop the program that uses it, or choose another port ('ss -tanp' shows the kernel's ports; of \
-         Punctual's, 'punctual connections' shows those with a connection, and nothing shows one that only listens, for \
-         example for another 'punctual relay')"
+         Punctual's, 'punctual connections' shows those with a connection, and 'punctual connections --listeners' those that \
+         listen)"
     )]
     PortTaken(SocketAddr),
     /// No address of this host.

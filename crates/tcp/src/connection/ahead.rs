@@ -52,9 +52,9 @@ impl Ahead {
         !self.is_first
     }
 
-    /// A loss: from now on the machine alone says how much may be in flight, and what it makes again leaves again.
-    pub(super) fn lost(&mut self, sent: u32) {
-        (self.is_first, self.made) = (false, later(self.made, sent));
+    /// A loss: from now on the machine alone says how much may be in flight.
+    pub(super) const fn lost(&mut self) {
+        self.is_first = false;
     }
 
     /// The machine has made a SYN; the second one means that the first was lost (RFC 5681 3.1).
@@ -63,6 +63,7 @@ impl Ahead {
         self.is_first &= self.syns < 2;
     }
 
+    /// Data up to `end` counts as made by the machine: what it makes of that leaves again.
     pub(super) fn made(&mut self, end: u32) {
         self.made = later(self.made, end);
     }

@@ -150,6 +150,7 @@ impl Connection {
                 }
                 self.acknowledge_in_parts(now, (segment, changes), packet, reply);
                 self.deliver(now, segment, packet, changes, reply);
+                self.note_loss(now);
                 self.rtt.acknowledged(self.place().una, now);
                 self.plan_probe(now);
                 self.plan_repair(now);
@@ -172,7 +173,8 @@ impl Connection {
     fn recovers(&mut self, segment: &Segment, changes: Changes, blocks: &[(u32, u32)]) -> bool {
         let (Some(ack), false) = (changes.ack.or(segment.ack), segment.flags.rst) else { return true };
         let window = changes.window.unwrap_or(segment.window);
-        self.recovery.acknowledged(Acknowledgement { ack, window, is_bare: segment.length() == 0 }, blocks)
+        let (is_bare, has_sack) = (segment.length() == 0, self.ahead.has_sack());
+        self.recovery.acknowledged(Acknowledgement { ack, window, is_bare, has_sack }, blocks)
     }
 
     /// Passes a segment to the machine, in the machine's numbers.

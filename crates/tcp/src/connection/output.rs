@@ -58,6 +58,7 @@ impl Connection {
             self.cut_what_left(packet);
             if !packet.is_empty() {
                 self.finish(now, packet);
+                self.fill_up(now, was_sent, packet);
                 self.watch_path(now, was_sent, packet);
                 return true;
             }
@@ -156,6 +157,21 @@ impl Connection {
         true
     }
 
+    /// The machine fills its congestion window to the byte. A short segment that bytes wait behind leaves full: less than a segment
+    /// beyond the window, and not two for one (RFC 9293 3.8.6.2.1). The machine makes those bytes later, and they are cut then.
+    fn fill_up(&mut self, now: Instant, was_sent: u32, packet: &mut Vec<u8>) {
+        let Some((seq, length)) = edge::payload(packet).map(|(seq, payload)| (seq, payload.len())) else {
+            return;
+        };
+        let full = self.segment_bytes();
+        let is_short_and_new = seq == was_sent && (1..full).contains(&length);
+        let Some((_, more)) = self.next_unsent(self.place()).filter(|_| is_short_and_new) else { return };
+        let mut payload = Vec::new();
+        self.recovery.copy(seq, full.min(length + more), &mut payload);
+        self.write_data(seq, &payload, now, packet);
+        self.numbers.sent_to(seq.wrapping_add(payload.len() as u32));
+    }
+
     /// Gives the data of a leaving packet to the recovery. Where it is the oldest once more, after a timeout, large
     /// packets may be lost on the path (RFC 4821 7.7).
     fn watch_path(&mut self, now: Instant, was_sent: u32, packet: &[u8]) {
@@ -164,12 +180,15 @@ impl Connection {
         let is_again = !payload.is_empty() && before(seq, was_sent);
         self.recovery.count_resent(u64::from(is_again));
         if is_again {
-            self.ahead.lost(was_sent);
+            self.ahead.lost();
             self.rtt.sent_again();
         } else {
             self.rtt.left(end, now);
         }
         let is_timeout = self.recovery.left(seq, payload, was_sent);
+        if is_timeout {
+            self.ahead.made(was_sent);
+        }
         self.plan_probe(now);
         self.plan_repair(now);
         if is_timeout && self.path.timed_out(seq, packet.len(), now) {

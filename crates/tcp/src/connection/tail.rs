@@ -144,6 +144,18 @@ impl Connection {
         packet
     }
 
+    /// Selective acknowledgements may show that the oldest segment is lost, which the machine does not see.
+    pub(super) fn note_loss(&mut self, now: Instant) {
+        if self.ended.is_some() || !self.recovery.shows_loss() {
+            return;
+        }
+        let una = self.place().una;
+        let Some(window) = self.guard.as_ref().map(|guard| guard.repeated_window(una)) else { return };
+        self.probes.tail.out = None;
+        self.mark_oldest_lost(now, window);
+        self.recovery.told_of_loss();
+    }
+
     /// Tells the machine that the oldest segment is lost.
     fn mark_oldest_lost(&mut self, now: Instant, window: u16) {
         let Some(guard) = self.guard.as_ref().filter(|_| self.has_full_window()) else { return };

@@ -26,7 +26,7 @@ fn send(recovery: &mut Recovery, at: u32, sent: u32) -> bool {
 
 fn acknowledge(recovery: &mut Recovery, at: u32) -> bool {
     let ack = START.wrapping_add(at);
-    recovery.acknowledged(Acknowledgement { ack, window: 500, is_bare: true }, &[])
+    recovery.acknowledged(Acknowledgement { ack, window: 500, is_bare: true, has_sack: false }, &[])
 }
 
 fn taken(recovery: &mut Recovery) -> Option<(u32, Vec<u8>)> {
@@ -133,9 +133,9 @@ fn only_duplicate_acknowledgements_begin_a_recovery() {
         let mut recovery = flight();
         acknowledge(&mut recovery, 0);
         for _ in 0..3 {
-            recovery.acknowledged(Acknowledgement { ack: START, window: 500, is_bare }, &[]);
+            recovery.acknowledged(Acknowledgement { ack: START, window: 500, is_bare, has_sack: false }, &[]);
         }
-        recovery.acknowledged(Acknowledgement { ack: START, window, is_bare }, &[]);
+        recovery.acknowledged(Acknowledgement { ack: START, window, is_bare, has_sack: false }, &[]);
         send(&mut recovery, 0, 4_000);
         assert_eq!(recovery.until.is_some(), is_begun, "{window} {is_bare}");
     }
@@ -154,9 +154,9 @@ fn the_copy_holds_each_byte_once() {
     assert_eq!(copied, [4, 5]);
     recovery.left(START.wrapping_add(2), &[3, 4, 5], START.wrapping_add(4));
     assert_eq!(recovery.bytes, [1, 2, 3, 4, 5]);
-    recovery.advance(START.wrapping_add(2));
+    recovery.advance(START.wrapping_add(2), false);
     assert_eq!(recovery.bytes, [3, 4, 5]);
-    recovery.advance(START.wrapping_add(6));
+    recovery.advance(START.wrapping_add(6), false);
     assert_eq!(recovery.in_flight(), 0);
     assert!(recovery.bytes.is_empty(), "a FIN was acknowledged with the last byte");
 }
@@ -164,7 +164,10 @@ fn the_copy_holds_each_byte_once() {
 fn acknowledge_blocks(recovery: &mut Recovery, at: u32, blocks: &[(u32, u32)]) -> bool {
     let number = |at: u32| START.wrapping_add(at);
     let blocks: Vec<_> = blocks.iter().map(|(from, to)| (number(*from), number(*to))).collect();
-    recovery.acknowledged(Acknowledgement { ack: number(at), window: 500, is_bare: true }, &blocks)
+    recovery.acknowledged(
+        Acknowledgement { ack: number(at), window: 500, is_bare: true, has_sack: true },
+        &blocks,
+    )
 }
 
 /// RFC 6675: of eight segments the first, the third and the fourth are lost. Each duplicate with news sends a hole again, and

@@ -42,7 +42,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let tcp = self.tcp(link)?;
         let listeners_max = tcp.limits.listeners_max;
         let index = tcp.endsystem.listen(&config, backlog as usize);
-        let index = index.ok_or(TcpRefusal::Exhausted(listeners_max))?;
+        let index = index.ok_or(TcpRefusal::ListenersExhausted(listeners_max))?;
         let asked = self.node.register_sender(terms, &sending, wanted.segments_out, at);
         let tcp = self.programs.tcp.as_mut().ok_or(TcpRefusal::NoTcp)?;
         let handler = asked.map_err(|refusal| {
