@@ -145,7 +145,7 @@ impl Connection {
     }
 
     /// Whether a packet without data ends the stream, or acknowledges or takes more than the last one.
-    fn brings_news(&self, packet: &mut [u8]) -> bool {
+    pub(super) fn brings_news(&self, packet: &mut [u8]) -> bool {
         let (mut brings, edge) = (false, self.numbers.edge());
         let last = self.guard.as_ref().map(|guard| guard.last_ack_sent());
         edge::edit(packet, |tcp| {

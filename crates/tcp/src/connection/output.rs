@@ -8,6 +8,7 @@ use super::{Connection, Ended, State};
 use crate::edge;
 use crate::machine::MachineState;
 use crate::sequence::{before, later};
+use crate::wire::{self, Flags, Segment, bare};
 
 impl Connection {
     /// Makes the next segment that is due, in `packet`; returns whether there was one. If there was none,
@@ -31,7 +32,7 @@ impl Connection {
             self.recovery.count_resent(1);
             return true;
         }
-        if self.probe(now, packet) || self.probe_repair(now, packet) {
+        if self.probe(now, packet) || self.probe_repair(now, packet) || self.repeat_fin(now, packet) {
             return true;
         }
         loop {
@@ -56,7 +57,13 @@ impl Connection {
                 self.ahead.syn();
             }
             self.cut_what_left(packet);
+            if self.is_probe_of_nothing(packet) {
+                self.end_window_probes(now);
+                packet.clear();
+                continue;
+            }
             if !packet.is_empty() {
+                self.probe_by_fin(packet);
                 self.finish(now, packet);
                 self.fill_up(now, was_sent, packet);
                 self.watch_path(now, was_sent, packet);
@@ -79,10 +86,11 @@ impl Connection {
             return Some(now);
         }
         let machine = self.machine.deadline(now);
+        let fin = self.fin_deadline(now, machine).map(|at| at.max(now));
         let probe = [self.probes.tail.due(), self.probes.repair.due()].into_iter().flatten().min();
         let probe = probe.map(|at| at.max(now)).filter(|_| self.ended.is_none());
         let path = self.path.deadline().map(|at| at.max(now)).filter(|_| self.state() != State::Closed);
-        [machine, path, probe].into_iter().flatten().min()
+        [machine, path, probe, fin].into_iter().flatten().min()
     }
 
     /// Whether bytes that were taken wait for the peer's window or for the congestion window: more of them would change nothing.
@@ -155,6 +163,37 @@ impl Connection {
         self.rtt.sent_again();
         self.write_data(seq, &payload, now, packet);
         true
+    }
+
+    /// Whether the machine probes a window although it has nothing to send any more. It does so without end: its timer is not set
+    /// anew in FIN-WAIT-2.
+    fn is_probe_of_nothing(&self, packet: &mut [u8]) -> bool {
+        let is_over = self.machine.state() == MachineState::FinWait2;
+        is_over && !packet.is_empty() && edge::payload(packet).is_none() && !self.brings_news(packet)
+    }
+
+    /// Tells the machine of a window, which ends its probes.
+    fn end_window_probes(&mut self, now: Instant) {
+        let (place, flags) = (self.place(), Flags::default());
+        let timestamp =
+            self.guard.as_ref().filter(|guard| guard.has_timestamps()).map(|guard| (guard.echo(), 0));
+        let ack = Some(self.numbers.to_machine(place.una));
+        let open = Segment { seq: place.next, ack, flags, window: 1, timestamp, ..bare(self.flow) };
+        let (mut segment, mut reply) = (Vec::new(), Vec::new());
+        wire::write_with(&open, &[], self.config.hop_limit, false, &mut segment);
+        self.machine.input(now, &segment, &mut reply);
+    }
+
+    /// Where only a FIN is unacknowledged and the peer's window was closed, the machine probes the window by an empty segment, which
+    /// nobody answers, and never sends the FIN again. It leaves as that probe (RFC 9293 3.8.6.1).
+    fn probe_by_fin(&self, packet: &mut [u8]) {
+        if self.is_fin_alone() && edge::payload(packet).is_none() && !self.brings_news(packet) {
+            edge::edit(packet, |tcp| {
+                let fin = tcp.seq_number().0 as u32;
+                edge::set_seq(tcp, fin.wrapping_sub(1));
+                tcp.set_fin(true);
+            });
+        }
     }
 
     /// The machine fills its congestion window to the byte. A short segment that bytes wait behind leaves full: less than a segment
