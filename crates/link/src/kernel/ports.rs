@@ -66,7 +66,9 @@ mod tests {
             assert_eq!(TcpListener::bind(other).expect_err("held").kind(), io::ErrorKind::AddrInUse);
         }
         let refused = PortHold::take(local).expect_err("held").to_string();
-        for part in [&*local.to_string(), "ss -tanp", "punctual connections", "punctual connections --listeners"] {
+        for part in
+            [&*local.to_string(), "ss -tanp", "punctual connections", "punctual connections --listeners"]
+        {
             assert!(refused.contains(part), "{refused}");
         }
         // Nothing listens there: the kernel resets.
