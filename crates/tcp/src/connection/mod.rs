@@ -3,6 +3,7 @@
 //! returns the time at which `output` has work.
 
 mod ahead;
+mod fin;
 mod input;
 mod numbers;
 mod output;
@@ -27,6 +28,7 @@ use crate::urgent::Urgent;
 use crate::wire::{Flow, is_usable};
 
 use ahead::Ahead;
+use fin::Fin;
 use numbers::Numbers;
 use repair::Repair;
 use tail::Tail;
@@ -108,6 +110,7 @@ struct Misfits {
 struct Probes {
     tail: Tail,
     repair: Repair,
+    fin: Fin,
 }
 
 /// A TCP connection.

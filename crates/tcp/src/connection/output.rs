@@ -8,7 +8,6 @@ use super::{Connection, Ended, State};
 use crate::edge;
 use crate::machine::MachineState;
 use crate::sequence::{before, later};
-use crate::wire::{self, Flags, Segment, bare};
 
 impl Connection {
     /// Makes the next segment that is due, in `packet`; returns whether there was one. If there was none,
@@ -57,13 +56,10 @@ impl Connection {
                 self.ahead.syn();
             }
             self.cut_what_left(packet);
-            if self.is_probe_of_nothing(packet) {
-                self.end_window_probes(now);
-                packet.clear();
-                continue;
+            if self.is_idle_probe(packet) {
+                return self.replace_idle_probe(now, packet);
             }
             if !packet.is_empty() {
-                self.probe_by_fin(packet);
                 self.finish(now, packet);
                 self.fill_up(now, was_sent, packet);
                 self.watch_path(now, was_sent, packet);
@@ -85,8 +81,8 @@ impl Connection {
         if self.has_to_send_again() || is_ahead {
             return Some(now);
         }
+        let fin = self.fin_deadline(now).map(|at| at.max(now));
         let machine = self.machine.deadline(now);
-        let fin = self.fin_deadline(now, machine).map(|at| at.max(now));
         let probe = [self.probes.tail.due(), self.probes.repair.due()].into_iter().flatten().min();
         let probe = probe.map(|at| at.max(now)).filter(|_| self.ended.is_none());
         let path = self.path.deadline().map(|at| at.max(now)).filter(|_| self.state() != State::Closed);
@@ -163,37 +159,6 @@ impl Connection {
         self.rtt.sent_again();
         self.write_data(seq, &payload, now, packet);
         true
-    }
-
-    /// Whether the machine probes a window although it has nothing to send any more. It does so without end: its timer is not set
-    /// anew in FIN-WAIT-2.
-    fn is_probe_of_nothing(&self, packet: &mut [u8]) -> bool {
-        let is_over = self.machine.state() == MachineState::FinWait2;
-        is_over && !packet.is_empty() && edge::payload(packet).is_none() && !self.brings_news(packet)
-    }
-
-    /// Tells the machine of a window, which ends its probes.
-    fn end_window_probes(&mut self, now: Instant) {
-        let (place, flags) = (self.place(), Flags::default());
-        let timestamp =
-            self.guard.as_ref().filter(|guard| guard.has_timestamps()).map(|guard| (guard.echo(), 0));
-        let ack = Some(self.numbers.to_machine(place.una));
-        let open = Segment { seq: place.next, ack, flags, window: 1, timestamp, ..bare(self.flow) };
-        let (mut segment, mut reply) = (Vec::new(), Vec::new());
-        wire::write_with(&open, &[], self.config.hop_limit, false, &mut segment);
-        self.machine.input(now, &segment, &mut reply);
-    }
-
-    /// Where only a FIN is unacknowledged and the peer's window was closed, the machine probes the window by an empty segment, which
-    /// nobody answers, and never sends the FIN again. It leaves as that probe (RFC 9293 3.8.6.1).
-    fn probe_by_fin(&self, packet: &mut [u8]) {
-        if self.is_fin_alone() && edge::payload(packet).is_none() && !self.brings_news(packet) {
-            edge::edit(packet, |tcp| {
-                let fin = tcp.seq_number().0 as u32;
-                edge::set_seq(tcp, fin.wrapping_sub(1));
-                tcp.set_fin(true);
-            });
-        }
     }
 
     /// The machine fills its congestion window to the byte. A short segment that bytes wait behind leaves full: less than a segment

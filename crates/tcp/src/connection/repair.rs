@@ -8,8 +8,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Instant, Nanos};
 
 use super::{Connection, State};
-use crate::edge;
-use crate::limits::{REPAIR_PROBE_MAX, TIMEOUT_MIN};
+use crate::limits::REPAIR_PROBE_MAX;
 
 /// The probes of the repair under way.
 #[derive(Debug, Default)]
@@ -20,8 +19,6 @@ pub(super) struct Repair {
     una: Option<u32>,
     /// How many have left since then.
     unanswered: u32,
-    /// When a FIN leaves once more that the machine has forgotten, and how often it has.
-    fin: Option<(Instant, u32)>,
 }
 
 impl Repair {
@@ -35,7 +32,7 @@ impl Connection {
     pub(super) fn plan_repair(&mut self, now: Instant) {
         let una = self.place().una;
         if !self.is_repairing() {
-            self.probes.repair = Repair { fin: self.probes.repair.fin, ..Repair::default() };
+            self.probes.repair = Repair::default();
         } else if self.probes.repair.una != Some(una) {
             self.probes.repair = Repair { una: Some(una), ..Repair::default() };
             self.probes.repair.due = self.repair_span().map(|span| now + span);
@@ -56,41 +53,6 @@ impl Connection {
         let factor = 1_u64.checked_shl(self.probes.repair.unanswered)?;
         let span = self.probe_span()?.as_u64().checked_mul(factor).map(Nanos)?;
         (span <= REPAIR_PROBE_MAX).then_some(span)
-    }
-
-    /// Whether only a FIN is unacknowledged.
-    pub(super) fn is_fin_alone(&self) -> bool {
-        let place = self.place();
-        matches!(self.state(), State::FinWait1 | State::Closing | State::LastAck)
-            && self.unacknowledged_bytes() == 0
-            && place.sent == place.una.wrapping_add(1)
-    }
-
-    /// When the FIN leaves once more. The machine's timer for it ends where the peer's window was closed meanwhile: it has nothing to
-    /// do then, or not before a minute.
-    pub(super) fn fin_deadline(&mut self, now: Instant, machine: Option<Instant>) -> Option<Instant> {
-        let is_forgotten = self.is_fin_alone() && machine.is_none_or(|at| at > now + REPAIR_PROBE_MAX);
-        if !is_forgotten {
-            self.probes.repair.fin = None;
-            return None;
-        }
-        let (due, _) = self.probes.repair.fin.get_or_insert((now + TIMEOUT_MIN, 0));
-        Some(*due)
-    }
-
-    /// Makes the FIN that was forgotten if it is due, in `packet`.
-    pub(super) fn repeat_fin(&mut self, now: Instant, packet: &mut Vec<u8>) -> bool {
-        let Some((_, times)) = self.probes.repair.fin.filter(|(due, _)| now >= *due) else { return false };
-        self.probes.repair.fin = None;
-        if !self.is_fin_alone() {
-            return false;
-        }
-        let wait = TIMEOUT_MIN * 2_u64.saturating_pow(times + 1);
-        self.probes.repair.fin = Some((now + wait.min(REPAIR_PROBE_MAX), times.saturating_add(1).min(16)));
-        self.write_at(self.place().una, &[], now, packet);
-        edge::edit(packet, |tcp| tcp.set_fin(true));
-        edge::seal(packet);
-        true
     }
 
     /// Makes the probe if it is due, in `packet`.

@@ -158,7 +158,15 @@ impl Connection {
 
     /// Tells the machine that the oldest segment is lost.
     fn mark_oldest_lost(&mut self, now: Instant, window: u16) {
-        let Some(guard) = self.guard.as_ref().filter(|_| self.has_full_window()) else { return };
+        if self.has_full_window() {
+            self.tell_machine(now, window, DUPLICATES);
+        }
+    }
+
+    /// Gives the machine an acknowledgement of what it knows as acknowledged, with this window field, so many times. The peer has not
+    /// sent it.
+    pub(super) fn tell_machine(&mut self, now: Instant, window: u16, times: usize) {
+        let Some(guard) = self.guard.as_ref() else { return };
         let place = self.place();
         let timestamp = guard.has_timestamps().then(|| (guard.echo(), 0));
         let segment = Segment {
@@ -171,7 +179,7 @@ impl Connection {
         };
         let (mut packet, mut reply) = (Vec::new(), Vec::new());
         wire::write_with(&segment, &[], self.config.hop_limit, false, &mut packet);
-        for _ in 0..DUPLICATES {
+        for _ in 0..times {
             self.machine.input(now, &packet, &mut reply);
             reply.clear();
         }
