@@ -66,6 +66,22 @@ pub(crate) struct Connection {
 }
 
 /// Takes a lock that a panic of an application cannot poison: its content is consistent between statements.
+/// All of a list that comes in pages: `page` gets the last item that is known, and returns those behind it, and whether there are
+/// more.
+pub(crate) fn all_pages<T>(
+    mut page: impl FnMut(Option<&T>) -> Result<(Vec<T>, bool), Error>,
+) -> Result<Vec<T>, Error> {
+    let mut all = Vec::new();
+    loop {
+        let (items, more) = page(all.last())?;
+        let is_over = !more || items.is_empty();
+        all.extend(items);
+        if is_over {
+            return Ok(all);
+        }
+    }
+}
+
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -156,15 +172,7 @@ impl SharedConnection {
 
     /// All handlers of programs at this host.
     pub(crate) fn handlers(&self) -> Result<Vec<HandlerStatus>, Error> {
-        let mut all: Vec<HandlerStatus> = Vec::new();
-        loop {
-            let (handlers, more) = self.handlers_after(all.last().map(|status| status.handler.id))?;
-            let is_over = !more || handlers.is_empty();
-            all.extend(handlers);
-            if is_over {
-                return Ok(all);
-            }
-        }
+        all_pages(|last: Option<&HandlerStatus>| self.handlers_after(last.map(|status| status.handler.id)))
     }
 
     /// Notifies the daemon that the channel's ring is attached and sealed. No error if the channel has ended

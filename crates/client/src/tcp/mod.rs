@@ -33,7 +33,7 @@ use punctual_ipc::api::{Answer, ApiError, Request, TcpConnectionStatus, TcpListe
 use punctual_proto::api::RtuClass;
 use thiserror::Error;
 
-use crate::connection::Waiter;
+use crate::connection::{Waiter, all_pages};
 use crate::endsystem::Endsystem;
 use crate::error::{Error, OpenError};
 
@@ -372,20 +372,13 @@ impl Endsystem {
     /// # Errors
     /// If the daemon is gone.
     pub fn tcp_listeners(&self) -> Result<Vec<TcpListenerStatus>, Error> {
-        let mut all: Vec<TcpListenerStatus> = Vec::new();
-        loop {
-            let after = all.last().map(|status| status.channel);
+        all_pages(|last: Option<&TcpListenerStatus>| {
+            let after = last.map(|status| status.channel);
             match self.connection.shared.call(Request::TcpListeners { after })?.0 {
-                Answer::TcpListeners { listeners, more } => {
-                    let is_over = !more || listeners.is_empty();
-                    all.extend(listeners);
-                    if is_over {
-                        return Ok(all);
-                    }
-                }
-                _ => return Err(Error::Unexpected),
+                Answer::TcpListeners { listeners, more } => Ok((listeners, more)),
+                _ => Err(Error::Unexpected),
             }
-        }
+        })
     }
 
     /// All TCP connections of programs of this host's daemon, in the order of their handles.
@@ -393,20 +386,13 @@ impl Endsystem {
     /// # Errors
     /// If the daemon is gone.
     pub fn tcp_connections(&self) -> Result<Vec<TcpConnectionStatus>, Error> {
-        let mut all: Vec<TcpConnectionStatus> = Vec::new();
-        loop {
-            let after = all.last().map(|status| status.channel);
+        all_pages(|last: Option<&TcpConnectionStatus>| {
+            let after = last.map(|status| status.channel);
             match self.connection.shared.call(Request::TcpConnections { after })?.0 {
-                Answer::TcpConnections { connections, more } => {
-                    let is_over = !more || connections.is_empty();
-                    all.extend(connections);
-                    if is_over {
-                        return Ok(all);
-                    }
-                }
-                _ => return Err(Error::Unexpected),
+                Answer::TcpConnections { connections, more } => Ok((connections, more)),
+                _ => Err(Error::Unexpected),
             }
-        }
+        })
     }
 }
 

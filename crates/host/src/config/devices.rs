@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use punctual_link::kernel::{
-    Account, CareOptions, Device, DeviceCare, DeviceCondition, KernelError, ShaperRate, TrafficSample,
-    Watched, route_to,
+    Account, CareOptions, Device, DeviceCare, DeviceCondition, DeviceLog, KernelError, ShaperRate,
+    TrafficSample, Watched, route_to,
 };
 use punctual_os::calls::{self, Forbidden, ThreadKind};
 use punctual_proto::words::rate_text;
@@ -216,10 +216,8 @@ struct WatchedDevice {
     last: Option<(TrafficSample, u64)>,
     /// The problem of the device or its shaper, if any.
     fault: Option<String>,
-    /// The problem that the log has a line about.
-    told_fault: Option<String>,
-    /// The link follows the device itself, and tells the log about it.
-    is_followed: bool,
+    /// What the log says about that; `None`: the link follows the device itself, and tells the log.
+    log: Option<DeviceLog>,
     /// True if the traffic of other senders was reported in the log.
     is_reported: bool,
 }
@@ -235,8 +233,7 @@ impl WatchedDevice {
             care: None,
             last: None,
             fault: None,
-            told_fault: None,
-            is_followed: false,
+            log: Some(DeviceLog::default()),
             is_reported: false,
         }
     }
@@ -244,7 +241,7 @@ impl WatchedDevice {
     /// Applies the configuration of link number `index` to its device. All links of a device have the same
     /// settings for it.
     fn configure(&mut self, config: &HostConfig, index: usize) {
-        self.is_followed |= config.drivers[index].driver().bypasses_kernel();
+        self.log.take_if(|_| config.drivers[index].driver().bypasses_kernel());
         let link = &config.node.links[index];
         let housekeeping = HOUSEKEEPING_BPS.max(link.rate.0 / HOUSEKEEPING_DIVISOR);
         match config.other_traffic[index] {
@@ -297,19 +294,10 @@ impl WatchedDevice {
                 .status()
                 .map_or_else(|error| Some(error.to_string()), |status| status.trouble(&self.options()));
         }
-        self.tell_fault();
+        if let Some(log) = &mut self.log {
+            log.tell(&self.name, self.fault.clone(), Instant::now());
+        }
         self.report(foreign);
-    }
-
-    fn tell_fault(&mut self) {
-        if self.is_followed || self.fault == self.told_fault {
-            return;
-        }
-        match &self.fault {
-            Some(fault) => tracing::warn!(device = self.name, "{fault}"),
-            None => tracing::info!(device = self.name, "the interface is as it should be again"),
-        }
-        self.told_fault.clone_from(&self.fault);
     }
 
     /// The device is gone; checks whether there is a device of its name again.

@@ -99,6 +99,10 @@ const EVENTFD_BYTES: u64 = 8;
 /// The longest signal stack of a thread, in bytes: a power of two.
 const SIGNAL_STACK_BYTES_MAX: u64 = 1 << 17;
 
+/// Length of a part of the C library's heap, in bytes (`HEAP_MAX_SIZE` of glibc on 64-bit systems). A thread that ends frees the pieces
+/// that it had kept since before it had a heap of its own; the part that is empty then is unmapped.
+const HEAP_PART_BYTES: u64 = 64 << 20;
+
 /// The calls that the C library's heap makes.
 const MEMORY: &[Call] = &[
     call!(
@@ -118,8 +122,9 @@ const MEMORY: &[Call] = &[
 const THREAD_END: &[Call] = &[
     call!(
         SYS_munmap,
-        &[&[below(1, SIGNAL_STACK_BYTES_MAX)]],
-        "less than 128 KiB: the thread ends and frees its signal stack",
+        &[&[below(1, SIGNAL_STACK_BYTES_MAX)], &[is_long(1, HEAP_PART_BYTES)]],
+        "the thread ends and frees its signal stack (less than 128 KiB), and a part of the C library's heap (64 MiB) whose last pieces \
+         it had kept",
     ),
     call!(
         SYS_madvise,

@@ -13,12 +13,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
 
 use super::mailbox::{KeeperMessage, Mailbox};
-use super::report::Report;
 use crate::kernel::bell::Bell;
 use crate::kernel::hops::{HopKeeper, Hops, hops_with};
 use crate::kernel::{
-    CareOptions, Change, Device, DeviceCare, KernelError, Mac, PathRequest, RESOLVE_PATIENCE, ShaperRate,
-    Watcher,
+    CareOptions, Change, Device, DeviceCare, DeviceLog, KernelError, Mac, PathRequest, RESOLVE_PATIENCE,
+    ShaperRate, Watcher,
 };
 use crate::{Link, LinkError, Spins};
 
@@ -170,7 +169,7 @@ pub(super) struct Kept {
     shaped_bps: Option<u64>,
     /// Rate of kernel traffic that the link was given last.
     reported_bps: Option<u64>,
-    report: Report,
+    log: DeviceLog,
 }
 
 impl Kept {
@@ -214,7 +213,7 @@ impl Kept {
             tried: Instant::now(),
             shaped_bps: options.kernel_rate.map(|rate| rate.rate_bps),
             reported_bps: None,
-            report: Report::default(),
+            log: DeviceLog::default(),
         };
         kept.check();
         Ok((kept, driver, hops))
@@ -283,8 +282,8 @@ impl Kept {
     /// Writes to the log what is wrong with the device, or that it is right again; returns whether the log says how it is.
     fn tell(&mut self) -> bool {
         let trouble = self.mailbox.condition().device_trouble();
-        self.report.tell(&self.request.device, trouble.clone(), Instant::now());
-        !self.report.is_outdated(trouble.as_deref())
+        self.log.tell(&self.request.device, trouble.clone(), Instant::now());
+        !self.log.is_outdated(trouble.as_deref())
     }
 
     /// Limits kernel traffic to the rate that the link requests; returns whether it is limited to that. A

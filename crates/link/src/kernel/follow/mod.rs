@@ -11,7 +11,6 @@ mod begin;
 mod keeper;
 mod link;
 mod mailbox;
-mod report;
 
 pub use begin::follow;
 pub use keeper::{Follow, FollowError, Opener};

@@ -1,4 +1,4 @@
-//! Which lines about a link's device go into the log: one for each change, and no more than one a second, so that a loose plug
+//! Which lines about a device go into the log: one for each change, and no more than one a second, so that a loose plug
 //! fills no log.
 
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// What the log says about a device.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub struct DeviceLog {
     told: Option<String>,
     at: Option<Instant>,
 }
 
-impl Report {
+impl DeviceLog {
     /// Whether the log says something else than `trouble`.
     pub fn is_outdated(&self, trouble: Option<&str>) -> bool {
         self.told.as_deref() != trouble
@@ -26,7 +26,7 @@ impl Report {
         }
         match &trouble {
             Some(trouble) => tracing::warn!(device, "{trouble}"),
-            None => tracing::info!(device, "the interface carries packets again"),
+            None => tracing::info!(device, "the interface is in order again"),
         }
         self.told = trouble;
     }
@@ -49,8 +49,8 @@ mod tests {
     #[test]
     fn a_line_for_each_change_and_one_a_second() {
         let (begin, ms) = (Instant::now(), Duration::from_millis);
-        let mut report = Report::default();
-        assert!(!report.take(None, begin), "all is well from the start");
+        let mut log = DeviceLog::default();
+        assert!(!log.take(None, begin), "all is well from the start");
         for (at, trouble, is_due) in [
             (0, Some("down"), true),
             (1, Some("down"), false),
@@ -60,13 +60,13 @@ mod tests {
             (5_000, Some("gone"), true),
             (9_000, Some("gone"), false),
         ] {
-            let was_outdated = report.is_outdated(trouble);
-            assert_eq!(report.take(trouble, begin + ms(at)), is_due, "{at} ms: {trouble:?}");
+            let was_outdated = log.is_outdated(trouble);
+            assert_eq!(log.take(trouble, begin + ms(at)), is_due, "{at} ms: {trouble:?}");
             if is_due {
                 assert!(was_outdated);
-                report.told = trouble.map(str::to_owned);
+                log.told = trouble.map(str::to_owned);
             }
-            assert_eq!(report.is_outdated(trouble), !is_due && was_outdated);
+            assert_eq!(log.is_outdated(trouble), !is_due && was_outdated);
         }
     }
 }
