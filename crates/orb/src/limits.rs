@@ -8,6 +8,9 @@ pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a buffer that an idle connection keeps.
 pub const IDLE_BUFFER_BYTES: usize = 1 << 10;
 
+/// Bytes behind a request that are read while it is served, at least: there may be a message that cancels it.
+pub const READ_AHEAD_BYTES: usize = IDLE_BUFFER_BYTES / 2;
+
 /// Bytes of a buffer, of requests or of replies, that a connection with a thread gives back when its client says nothing for
 /// a while.
 pub const LARGE_BUFFER_BYTES: usize = 64 << 10;

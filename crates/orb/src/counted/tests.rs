@@ -8,12 +8,17 @@ use punctual_giop::{Decoder, Encode, Encoder, Error};
 use super::COUNTS;
 use crate::link::Link;
 use crate::operations::Operations;
+use crate::tick::tick;
 use crate::{
     Endpoint, Object, Options, Orb, Outcome, Reply, Servant, SystemException, argument, numbers, result,
 };
 
 /// Its operations answer what the thread that serves them has counted.
 struct Counts;
+
+/// Arguments of `octet`: it answers at once, or after the kernel's next tick. Then the ORB looks whether the request was cancelled.
+const SHORT: u8 = 7;
+const LONG: u8 = 8;
 
 static OPERATIONS: Operations = Operations::new(0, &[1, 2], &["sequence", "octet"]);
 
@@ -34,7 +39,16 @@ impl Servant for Counts {
     ) -> Result<(), SystemException> {
         match operation {
             0 => assert_eq!(numbers::<i32>(arguments)?.len(), 1_000),
-            _ => assert_eq!(argument::<u8>(arguments)?, 7),
+            _ => match argument::<u8>(arguments)? {
+                SHORT => {}
+                long => {
+                    assert_eq!(long, LONG);
+                    let begun = tick();
+                    while tick() == begun {
+                        std::hint::spin_loop();
+                    }
+                }
+            },
         }
         reply.result(|to| COUNTS.get().encode(to))
     }
@@ -70,13 +84,15 @@ fn a_call_takes_no_lock_and_looks_up_adapter_object_and_operation_once() {
     let object = client.object(&reference).expect("it is there");
     let longs = vec![5i32; 1_000];
     let once = [[0, 0, 0, 0], [0, 100, 100, 100]];
-    assert_eq!(counted(&object, "octet", |to| 7u8.encode(to), 100), once);
+    assert_eq!(counted(&object, "octet", |to| SHORT.encode(to), 100), once);
+    let long = [[0, 0, 0, 0], [0, 20, 20, 20]];
+    assert_eq!(counted(&object, "octet", |to| LONG.encode(to), 20), long);
     assert_eq!(counted(&object, "sequence", |to| longs.encode(to), 100), once);
     // The counter counts: a call that waits for another thread takes locks.
     let before = COUNTS.get();
     let pending = object.call_async::<_, SystemException>(
         "octet",
-        |to| 7u8.encode(to),
+        |to| SHORT.encode(to),
         |outcome| result::<[u64; 4]>(&mut outcome.result()?),
     );
     pending.wait().expect("it answers");

@@ -4,7 +4,7 @@ use punctual_giop::message::{Header, MessageType, RequestId};
 use punctual_giop::{Decode, Decoder};
 
 use super::Inbox;
-use crate::limits::IDLE_BUFFER_BYTES;
+use crate::limits::{IDLE_BUFFER_BYTES, READ_AHEAD_BYTES};
 use crate::transport::Stream;
 
 impl Inbox {
@@ -12,7 +12,10 @@ impl Inbox {
     /// only. With `stream`, what has come in the meantime is read first, as far as there is room.
     pub fn is_cancelled(&mut self, id: RequestId, stream: Option<&Stream>) -> bool {
         if let Some(stream) = stream {
-            self.bytes.reserve_exact(IDLE_BUFFER_BYTES);
+            // The buffer of a short request has room: a larger one would count with what all clients hold.
+            if self.bytes.capacity() - self.bytes.len() < READ_AHEAD_BYTES {
+                self.bytes.reserve_exact(IDLE_BUFFER_BYTES);
+            }
             // The end of the stream, and its failures, are found when it is read for the next message.
             let read = stream.read_now(&mut self.bytes).unwrap_or(0);
             self.owed.progress(read);
