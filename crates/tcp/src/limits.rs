@@ -15,7 +15,8 @@ pub(crate) const TIMEOUT_MIN: Nanos = Nanos::from_secs(1);
 /// The longest wait for a probe of a repair. One that would wait longer is left to the machine (RFC 6298 2.5: a timeout may be
 /// bounded by 60 s).
 pub(crate) const REPAIR_PROBE_MAX: Nanos = Nanos::from_secs(60);
-/// Segments that one acknowledgement counts as, at most: the work of a unit is bounded.
-pub(crate) const ACK_PARTS_MAX: u32 = 8;
+/// Segments that one acknowledgement counts as, at most: the work of a unit is bounded. A kernel takes 64 KiB at once, and
+/// acknowledges them together.
+pub(crate) const ACK_PARTS_MAX: u32 = 48;
 /// Segments in a connection's queue that one acknowledgement may wait for, at most.
 pub const ACK_SEGMENTS_MAX: u32 = 32;

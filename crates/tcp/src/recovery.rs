@@ -10,6 +10,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use crate::limits::ACK_PARTS_MAX;
 use crate::sacked::Sacked;
 use crate::sequence::{at_or_after, before, earlier, later, within};
 
@@ -168,35 +169,42 @@ impl Recovery {
         !is_fast
     }
 
-    /// Handles an acknowledgement with selective ones in `blocks`; returns whether the machine may see it. A duplicate after a
-    /// partial one is kept from it: the third would begin another recovery for the same window.
-    pub(crate) fn acknowledged(&mut self, it: Acknowledgement, blocks: &[(u32, u32)]) -> bool {
+    /// Handles an acknowledgement with selective ones in `blocks`; returns how many times the machine gets it. A duplicate after a
+    /// partial one is kept from it: the third would begin another recovery for the same window. A duplicate in a recovery counts
+    /// for each segment that it shows as arrived: the machine sends a new one for each (RFC 6582 3.2, step 3), and the peer, or a
+    /// device on the path, may acknowledge many at once.
+    pub(crate) fn acknowledged(&mut self, it: Acknowledgement, blocks: &[(u32, u32)]) -> u32 {
         let is_repeat =
             it.is_bare && it.ack == self.start && it.window == self.window && self.in_flight() > 0;
         self.window = it.window;
-        let is_news = self.note(blocks);
+        let news_bytes = self.note(blocks);
         if is_repeat {
             self.repeats = self.repeats.saturating_add(1);
-            let fills = is_news && self.until.is_some() && self.fill_next();
-            return !self.is_partial && !fills;
+            let is_recovering = self.until.is_some();
+            let fills = news_bytes > 0 && is_recovering && self.fill_next();
+            if self.is_partial || fills {
+                return 0;
+            }
+            let segments = news_bytes / self.longest_bytes.max(1) as u32;
+            return if is_recovering { segments.clamp(1, ACK_PARTS_MAX) } else { 1 };
         }
         (self.repeats, self.is_answered) = (0, false);
         if before(self.start, it.ack) {
             self.advance(it.ack, it.has_sack);
         }
-        true
+        1
     }
 
-    /// Notes what the peer has beyond the oldest hole; whether any of it is news. A block outside of what is in flight is none
+    /// Notes what the peer has beyond the oldest hole; how many bytes of it are news. A block outside of what is in flight is none
     /// of this connection's, or a duplicate (RFC 2883).
-    fn note(&mut self, blocks: &[(u32, u32)]) -> bool {
-        let mut is_news = false;
+    fn note(&mut self, blocks: &[(u32, u32)]) -> u32 {
+        let known = self.sacked.bytes();
         for (from, to) in blocks {
             if before(self.start, *from) && at_or_after(self.sent, *to) {
-                is_news |= self.sacked.add(*from, *to);
+                self.sacked.add(*from, *to);
             }
         }
-        is_news
+        self.sacked.bytes().saturating_sub(known)
     }
 
     /// Has the next hole sent again, if one counts as lost; whether there is one.

@@ -64,6 +64,11 @@ impl Sacked {
         None
     }
 
+    /// How many bytes are known.
+    pub(crate) fn bytes(&self) -> u32 {
+        self.ranges.iter().map(|(from, to)| to.wrapping_sub(*from)).sum()
+    }
+
     fn bytes_above(&self, seq: u32) -> u32 {
         let above = self.ranges.iter().filter(|(from, _)| before(seq, *from));
         above.map(|(from, to)| to.wrapping_sub(*from)).sum()

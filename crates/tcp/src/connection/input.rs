@@ -12,7 +12,7 @@ use crate::handshake::{Opening, shift_of};
 use crate::machine::MachineState;
 use crate::recovery::Acknowledgement;
 use crate::secrets::Secrets;
-use crate::sequence::before;
+use crate::sequence::{at_or_after, before};
 use crate::wire::{self, Malformed, Segment, bare};
 
 impl Connection {
@@ -143,10 +143,13 @@ impl Connection {
             Verdict::Pass(changes) => {
                 self.note_urgent(segment, place);
                 let blocks = if self.ahead.has_sack() { wire::sacked(packet) } else { Vec::new() };
-                let passes = self.recovers(segment, changes, &blocks);
-                self.probe_answered(now, segment, window, &blocks);
-                if self.repeats_ack_before_fin(segment, place) || !passes {
-                    return Received::Processed;
+                if !is_old(segment, place) {
+                    let times = self.recovers(segment, changes, &blocks);
+                    self.probe_answered(now, segment, window, &blocks);
+                    if self.repeats_ack_before_fin(segment, place) || times == 0 {
+                        return Received::Processed;
+                    }
+                    self.tell_machine(now, window, times - 1);
                 }
                 self.acknowledge_in_parts(now, (segment, changes), packet, reply);
                 self.deliver(now, segment, packet, changes, reply);
@@ -169,12 +172,15 @@ impl Connection {
         is_fin_out && is_bare && self.unacknowledged_bytes() == 0 && segment.ack == Some(place.una)
     }
 
-    /// Gives the acknowledgement of a segment to the recovery; whether the machine may have it too.
-    fn recovers(&mut self, segment: &Segment, changes: Changes, blocks: &[(u32, u32)]) -> bool {
-        let (Some(ack), false) = (changes.ack.or(segment.ack), segment.flags.rst) else { return true };
+    /// Gives the acknowledgement of a segment to the recovery; how many times the machine gets it.
+    fn recovers(&mut self, segment: &Segment, changes: Changes, blocks: &[(u32, u32)]) -> u32 {
+        let (Some(ack), false) = (changes.ack.or(segment.ack), segment.flags.rst) else { return 1 };
         let window = changes.window.unwrap_or(segment.window);
         let (is_bare, has_sack) = (segment.length() == 0, self.ahead.has_sack());
-        self.recovery.acknowledged(Acknowledgement { ack, window, is_bare, has_sack }, blocks)
+        let is_new = before(self.place().una, ack);
+        let times = self.recovery.acknowledged(Acknowledgement { ack, window, is_bare, has_sack }, blocks);
+        // What is new to the machine is kept from it in no case.
+        times.max(u32::from(is_new))
     }
 
     /// Passes a segment to the machine, in the machine's numbers.
@@ -187,7 +193,13 @@ impl Connection {
         reply: &mut Vec<u8>,
     ) {
         let ack = changes.ack.or(segment.ack).map(|ack| self.numbers.to_machine(ack));
+        let data_end = segment.seq.wrapping_add(u32::from(segment.payload_bytes));
+        let is_fin = segment.flags.fin && !segment.flags.syn && !segment.flags.rst;
+        let has_fin_behind_news = is_fin && before(self.place().next, data_end);
         edge::edit(packet, |tcp| {
+            if has_fin_behind_news {
+                tcp.set_fin(false);
+            }
             if let Some(ack) = ack {
                 edge::set_ack(tcp, ack);
             }
@@ -199,7 +211,19 @@ impl Connection {
             }
         });
         self.machine.input(now, packet, reply);
+        // The machine would take the FIN even where it has no room for the last bytes before it, which then come too late.
+        if has_fin_behind_news && self.place().next == data_end {
+            let window = changes.window.unwrap_or(segment.window);
+            self.deliver_fin(now, &Segment { seq: data_end, ack, window, ..*segment }, reply);
+        }
         self.finish(now, reply);
+    }
+
+    /// Passes the FIN of a segment to the machine, without the data before it. The acknowledgement is in the machine's numbers.
+    fn deliver_fin(&mut self, now: Instant, segment: &Segment, reply: &mut Vec<u8>) {
+        let mut packet = Vec::new();
+        wire::write_with(segment, &[], self.config.hop_limit, false, &mut packet);
+        self.machine.input(now, &packet, reply);
     }
 
     fn after_input(&mut self, now: Instant, segment: &Segment, reply: &mut Vec<u8>) {
@@ -318,4 +342,10 @@ impl Connection {
         let next = arrived.wrapping_add(u32::from(self.has_received_fin()));
         Place { una, sent: self.numbers.sent(), next, edge: self.numbers.edge() }
     }
+}
+
+/// Whether a segment is before everything that is expected: the machine answers it, and does not read its acknowledgement (RFC 9293
+/// 3.10.7.4, first), so nothing else may.
+fn is_old(segment: &Segment, place: Place) -> bool {
+    before(segment.seq, place.next) && at_or_after(place.next, segment.end())
 }

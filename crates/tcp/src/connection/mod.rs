@@ -4,6 +4,7 @@
 
 mod ahead;
 mod fin;
+mod forgotten;
 mod input;
 mod numbers;
 mod output;
@@ -28,7 +29,7 @@ use crate::urgent::Urgent;
 use crate::wire::{Flow, is_usable};
 
 use ahead::Ahead;
-use fin::Fin;
+use forgotten::Forgotten;
 use numbers::Numbers;
 use repair::Repair;
 use tail::Tail;
@@ -110,7 +111,7 @@ struct Misfits {
 struct Probes {
     tail: Tail,
     repair: Repair,
-    fin: Fin,
+    forgotten: Forgotten,
 }
 
 /// A TCP connection.

@@ -31,7 +31,7 @@ impl Connection {
             self.recovery.count_resent(1);
             return true;
         }
-        if self.probe(now, packet) || self.probe_repair(now, packet) || self.repeat_fin(now, packet) {
+        if self.probe(now, packet) || self.probe_repair(now, packet) || self.repeat_forgotten(now, packet) {
             return true;
         }
         loop {
@@ -81,12 +81,12 @@ impl Connection {
         if self.has_to_send_again() || is_ahead {
             return Some(now);
         }
-        let fin = self.fin_deadline(now).map(|at| at.max(now));
+        let forgotten = self.forgotten_deadline(now).map(|at| at.max(now));
         let machine = self.machine.deadline(now);
         let probe = [self.probes.tail.due(), self.probes.repair.due()].into_iter().flatten().min();
         let probe = probe.map(|at| at.max(now)).filter(|_| self.ended.is_none());
         let path = self.path.deadline().map(|at| at.max(now)).filter(|_| self.state() != State::Closed);
-        [machine, path, probe, fin].into_iter().flatten().min()
+        [machine, path, probe, forgotten].into_iter().flatten().min()
     }
 
     /// Whether bytes that were taken wait for the peer's window or for the congestion window: more of them would change nothing.

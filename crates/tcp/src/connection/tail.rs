@@ -13,7 +13,7 @@ use crate::sequence::at_or_after;
 use crate::wire::{self, Flags, Segment, bare};
 
 /// Duplicate acknowledgements that make the machine repair a loss (RFC 5681 3.2).
-const DUPLICATES: usize = 3;
+const DUPLICATES: u32 = 3;
 
 /// The probe of a flight.
 #[derive(Debug, Default)]
@@ -165,8 +165,8 @@ impl Connection {
 
     /// Gives the machine an acknowledgement of what it knows as acknowledged, with this window field, so many times. The peer has not
     /// sent it.
-    pub(super) fn tell_machine(&mut self, now: Instant, window: u16, times: usize) {
-        let Some(guard) = self.guard.as_ref() else { return };
+    pub(super) fn tell_machine(&mut self, now: Instant, window: u16, times: u32) {
+        let Some(guard) = self.guard.as_ref().filter(|_| times > 0) else { return };
         let place = self.place();
         let timestamp = guard.has_timestamps().then(|| (guard.echo(), 0));
         let segment = Segment {

@@ -26,7 +26,7 @@ fn send(recovery: &mut Recovery, at: u32, sent: u32) -> bool {
 
 fn acknowledge(recovery: &mut Recovery, at: u32) -> bool {
     let ack = START.wrapping_add(at);
-    recovery.acknowledged(Acknowledgement { ack, window: 500, is_bare: true, has_sack: false }, &[])
+    recovery.acknowledged(Acknowledgement { ack, window: 500, is_bare: true, has_sack: false }, &[]) > 0
 }
 
 fn taken(recovery: &mut Recovery) -> Option<(u32, Vec<u8>)> {
@@ -167,7 +167,7 @@ fn acknowledge_blocks(recovery: &mut Recovery, at: u32, blocks: &[(u32, u32)]) -
     recovery.acknowledged(
         Acknowledgement { ack: number(at), window: 500, is_bare: true, has_sack: true },
         &blocks,
-    )
+    ) > 0
 }
 
 /// RFC 6675: of eight segments the first, the third and the fourth are lost. Each duplicate with news sends a hole again, and
@@ -211,4 +211,26 @@ fn a_timeout_and_wrong_blocks_leave_no_hole() {
     assert!(recovery.has_hole());
     assert!(send(&mut recovery, 0, 4_000), "a timeout");
     assert!(!recovery.has_hole() && recovery.is_repairing());
+}
+
+/// RFC 6582 3.2, step 3: in a recovery the machine gets a duplicate for each segment that has arrived, not for each duplicate. Before
+/// it, and without news, one stays one.
+#[test]
+fn a_duplicate_in_a_recovery_counts_for_each_segment_that_has_arrived() {
+    let mut recovery = Recovery::new(START, 100_000);
+    (0..80).for_each(|segment| assert!(!send(&mut recovery, segment * 1_000, segment * 1_000)));
+    acknowledge(&mut recovery, 0);
+    let times = |recovery: &mut Recovery, to: u32| {
+        let it = Acknowledgement { ack: START, window: 500, is_bare: true, has_sack: true };
+        recovery.acknowledged(it, &[(START.wrapping_add(1_000), START.wrapping_add(to))])
+    };
+    for segments in [2, 6, 10] {
+        assert_eq!(times(&mut recovery, segments * 1_000), 1, "no recovery yet");
+    }
+    assert!(!send(&mut recovery, 0, 80_000), "the fast retransmission");
+    for (to, counts) in
+        [(11_000, 1), (11_000, 1), (11_999, 1), (15_000, 3), (31_000, 16), (80_000, ACK_PARTS_MAX)]
+    {
+        assert_eq!(times(&mut recovery, to), counts, "{to} bytes");
+    }
 }
