@@ -6,6 +6,8 @@ use punctual_analysis::Nanos;
 pub(crate) const FIRST_FLIGHT: (u32, u32) = (10, 14_600);
 /// Ranges that the peer has acknowledged selectively, as many as are remembered. More are forgotten: they are sent again.
 pub(crate) const SACKED_MAX: usize = 32;
+/// Segments that may overtake one before it counts as lost, at most (Linux: `tcp_max_reordering`).
+pub(crate) const REORDERED_MAX: u32 = 300;
 /// The shortest time after which the end of a flight is probed for.
 pub(crate) const PROBE_MIN: Nanos = Nanos::from_millis(10);
 /// How long a peer may delay the acknowledgement of a single segment (RFC 8985 7.2, WCDelAckT).

@@ -7,12 +7,15 @@
 //! segment again for each partial acknowledgement. Where the peer acknowledges selectively, each duplicate that brings news
 //! sends the next hole again (RFC 6675): such a duplicate is kept from the machine, which would send another segment for it.
 
+mod reordering;
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::limits::ACK_PARTS_MAX;
 use crate::sacked::Sacked;
 use crate::sequence::{at_or_after, before, earlier, later, within};
+use reordering::Reordering;
 
 /// Duplicate acknowledgements in a row at which the machine sends the oldest segment again (RFC 5681 3.2).
 const REPEATS: u8 = 3;
@@ -28,6 +31,8 @@ pub(crate) struct Acknowledgement {
     pub(crate) is_bare: bool,
     /// Whether the peer acknowledges selectively.
     pub(crate) has_sack: bool,
+    /// The timestamp that it echoes.
+    pub(crate) echo: Option<u32>,
 }
 
 /// Bytes to send that are not acknowledged, and what of them is to be sent again.
@@ -41,6 +46,7 @@ pub(crate) struct Recovery {
     /// Holes before this number were sent again in this recovery.
     filled: u32,
     longest_bytes: usize,
+    reordering: Reordering,
     window: u16,
     repeats: u8,
     until: Option<u32>,
@@ -75,6 +81,7 @@ impl Recovery {
             sacked: Sacked::default(),
             filled: start,
             longest_bytes: 0,
+            reordering: Reordering::default(),
             window: 0,
             repeats: 0,
             until: None,
@@ -121,13 +128,28 @@ impl Recovery {
     /// nothing: it counts neither duplicates that carry data nor those that change the window.
     pub(crate) fn shows_loss(&self) -> bool {
         let is_known = self.is_repairing() || self.repeats >= REPEATS;
+        let is_shown = self.has_hole() && self.reordering.shown() >= self.segments_that_show_loss();
         let hole = self.sacked.hole(self.start, self.bytes_that_show_loss());
-        !is_known && hole.is_some_and(|(from, _)| from == self.start)
+        !is_known && (is_shown || hole.is_some_and(|(from, _)| from == self.start))
+    }
+
+    fn segments_that_show_loss(&self) -> u32 {
+        self.reordering.segments(self.in_flight() / self.longest_bytes.max(1) as u32)
     }
 
     /// More bytes than these beyond a hole show that it is lost.
     fn bytes_that_show_loss(&self) -> u32 {
-        (usize::from(REPEATS - 1) * self.longest_bytes) as u32
+        (self.segments_that_show_loss() - 1) * self.longest_bytes as u32
+    }
+
+    /// The segment that the machine sent again left at this time of the clock of timestamps.
+    pub(crate) fn began_at(&mut self, clock: u32) {
+        self.reordering.begins_at(clock);
+    }
+
+    /// The oldest segment leaves once more, beside the machine.
+    pub(crate) const fn sent_once_more(&mut self) {
+        self.reordering.is_open();
     }
 
     /// The machine is told of a loss by duplicate acknowledgements that the peer has not sent.
@@ -163,6 +185,7 @@ impl Recovery {
             self.sacked.clear();
         } else if self.blocked_until.is_none() {
             self.until = Some(was_sent);
+            self.reordering.begins(self.start, end);
         }
         (self.resend, self.is_partial, self.filled) = (None, false, end);
         self.is_answered |= is_fast;
@@ -178,6 +201,14 @@ impl Recovery {
             it.is_bare && it.ack == self.start && it.window == self.window && self.in_flight() > 0;
         self.window = it.window;
         let news_bytes = self.note(blocks);
+        self.reordering.reported(it.ack, blocks);
+        if is_repeat && !blocks.is_empty() && !self.is_repairing() {
+            // The machine would count three; here the path's order counts, too.
+            if news_bytes > 0 {
+                self.reordering.shows_more();
+            }
+            return 0;
+        }
         if is_repeat {
             self.repeats = self.repeats.saturating_add(1);
             let is_recovering = self.until.is_some();
@@ -190,6 +221,7 @@ impl Recovery {
         }
         (self.repeats, self.is_answered) = (0, false);
         if before(self.start, it.ack) {
+            self.reordering.advances(it.echo);
             self.advance(it.ack, it.has_sack);
         }
         1
@@ -261,6 +293,7 @@ impl Recovery {
         self.copy(seq, length, payload);
         let length = payload.len();
         self.filled = later(self.filled, seq.wrapping_add(length as u32));
+        self.reordering.goes_on(self.filled);
         (length > 0 && within(seq, self.start, end)).then_some(seq)
     }
 }

@@ -83,5 +83,6 @@ impl Connection {
         }
         self.rtt.sent_again();
         self.recovery.count_resent(1);
+        self.recovery.sent_once_more();
     }
 }

@@ -146,7 +146,12 @@ impl Connection {
                 if !is_old(segment, place) {
                     let times = self.recovers(segment, changes, &blocks);
                     self.probe_answered(now, segment, window, &blocks);
-                    if self.repeats_ack_before_fin(segment, place) || times == 0 {
+                    if self.repeats_ack_before_fin(segment, place) {
+                        return Received::Processed;
+                    }
+                    if times == 0 {
+                        self.note_loss(now);
+                        self.plan_probe(now);
                         return Received::Processed;
                     }
                     self.tell_machine(now, window, times - 1);
@@ -178,7 +183,9 @@ impl Connection {
         let window = changes.window.unwrap_or(segment.window);
         let (is_bare, has_sack) = (segment.length() == 0, self.ahead.has_sack());
         let is_new = before(self.place().una, ack);
-        let times = self.recovery.acknowledged(Acknowledgement { ack, window, is_bare, has_sack }, blocks);
+        let echo = segment.timestamp.map(|(_, echo)| echo);
+        let it = Acknowledgement { ack, window, is_bare, has_sack, echo };
+        let times = self.recovery.acknowledged(it, blocks);
         // What is new to the machine is kept from it in no case.
         times.max(u32::from(is_new))
     }

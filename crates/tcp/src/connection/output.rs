@@ -192,6 +192,8 @@ impl Connection {
         let is_timeout = self.recovery.left(seq, payload, was_sent);
         if is_timeout {
             self.ahead.made(was_sent);
+        } else if is_again {
+            self.recovery.began_at(self.clock(now));
         }
         self.plan_probe(now);
         self.plan_repair(now);

@@ -71,6 +71,7 @@ impl Connection {
         self.write_data(una, &payload, now, packet);
         self.rtt.sent_again();
         self.recovery.count_resent(1);
+        self.recovery.sent_once_more();
         self.probes.repair.unanswered += 1;
         self.probes.repair.due = self.repair_span().map(|span| now + span);
         true

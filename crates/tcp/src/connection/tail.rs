@@ -115,8 +115,9 @@ impl Connection {
             // The probe arrived and something before it did not.
             if self.recovery.has_hole() && !self.recovery.is_repairing() {
                 self.probes.tail.out = None;
-                self.mark_oldest_lost(now, window);
-                self.recovery.told_of_loss();
+                if self.mark_oldest_lost(now, window) {
+                    self.recovery.told_of_loss();
+                }
             }
             return;
         }
@@ -126,8 +127,9 @@ impl Connection {
         } else if ack != end {
             // The probe has repaired a loss, and the window must shrink.
             self.probes.tail.out = None;
-            self.mark_oldest_lost(now, window);
-            self.probes.tail.made = self.shrink(now, una);
+            if self.mark_oldest_lost(now, window) {
+                self.probes.tail.made = self.shrink(now, una);
+            }
         }
     }
 
@@ -152,15 +154,18 @@ impl Connection {
         let una = self.place().una;
         let Some(window) = self.guard.as_ref().map(|guard| guard.repeated_window(una)) else { return };
         self.probes.tail.out = None;
-        self.mark_oldest_lost(now, window);
-        self.recovery.told_of_loss();
+        if self.mark_oldest_lost(now, window) {
+            self.recovery.told_of_loss();
+        }
     }
 
-    /// Tells the machine that the oldest segment is lost.
-    fn mark_oldest_lost(&mut self, now: Instant, window: u16) {
-        if self.has_full_window() {
+    /// Tells the machine that the oldest segment is lost, if the peer has room for a full one; whether it has.
+    fn mark_oldest_lost(&mut self, now: Instant, window: u16) -> bool {
+        let has_room = self.has_full_window();
+        if has_room {
             self.tell_machine(now, window, DUPLICATES);
         }
+        has_room
     }
 
     /// Gives the machine an acknowledgement of what it knows as acknowledged, with this window field, so many times. The peer has not

@@ -26,7 +26,9 @@ fn send(recovery: &mut Recovery, at: u32, sent: u32) -> bool {
 
 fn acknowledge(recovery: &mut Recovery, at: u32) -> bool {
     let ack = START.wrapping_add(at);
-    recovery.acknowledged(Acknowledgement { ack, window: 500, is_bare: true, has_sack: false }, &[]) > 0
+    recovery
+        .acknowledged(Acknowledgement { ack, window: 500, is_bare: true, has_sack: false, echo: None }, &[])
+        > 0
 }
 
 fn taken(recovery: &mut Recovery) -> Option<(u32, Vec<u8>)> {
@@ -133,9 +135,13 @@ fn only_duplicate_acknowledgements_begin_a_recovery() {
         let mut recovery = flight();
         acknowledge(&mut recovery, 0);
         for _ in 0..3 {
-            recovery.acknowledged(Acknowledgement { ack: START, window: 500, is_bare, has_sack: false }, &[]);
+            recovery.acknowledged(
+                Acknowledgement { ack: START, window: 500, is_bare, has_sack: false, echo: None },
+                &[],
+            );
         }
-        recovery.acknowledged(Acknowledgement { ack: START, window, is_bare, has_sack: false }, &[]);
+        recovery
+            .acknowledged(Acknowledgement { ack: START, window, is_bare, has_sack: false, echo: None }, &[]);
         send(&mut recovery, 0, 4_000);
         assert_eq!(recovery.until.is_some(), is_begun, "{window} {is_bare}");
     }
@@ -165,7 +171,7 @@ fn acknowledge_blocks(recovery: &mut Recovery, at: u32, blocks: &[(u32, u32)]) -
     let number = |at: u32| START.wrapping_add(at);
     let blocks: Vec<_> = blocks.iter().map(|(from, to)| (number(*from), number(*to))).collect();
     recovery.acknowledged(
-        Acknowledgement { ack: number(at), window: 500, is_bare: true, has_sack: true },
+        Acknowledgement { ack: number(at), window: 500, is_bare: true, has_sack: true, echo: None },
         &blocks,
     ) > 0
 }
@@ -181,10 +187,14 @@ fn each_duplicate_with_news_fills_a_hole() {
     for blocks in
         [&[(1_000, 2_000)][..], &[(4_000, 5_000), (1_000, 2_000)], &[(4_000, 6_000), (1_000, 2_000)]]
     {
-        assert!(acknowledge_blocks(&mut recovery, 0, blocks), "the machine counts three duplicates");
+        assert!(!recovery.shows_loss());
+        assert!(!acknowledge_blocks(&mut recovery, 0, blocks), "the machine would count three");
         assert_eq!(taken(&mut recovery), None, "it has not begun to recover");
     }
-    assert!(!send(&mut recovery, 0, 8_000), "its fast retransmission");
+    assert!(recovery.shows_loss(), "three segments are behind the first");
+    recovery.told_of_loss();
+    assert!(!recovery.shows_loss(), "once");
+    assert!(!send(&mut recovery, 0, 8_000), "the machine's fast retransmission");
     assert!(acknowledge_blocks(&mut recovery, 0, &[(4_000, 6_000)]), "no news");
     assert_eq!(taken(&mut recovery), None);
     assert!(
@@ -213,24 +223,68 @@ fn a_timeout_and_wrong_blocks_leave_no_hole() {
     assert!(!recovery.has_hole() && recovery.is_repairing());
 }
 
-/// RFC 6582 3.2, step 3: in a recovery the machine gets a duplicate for each segment that has arrived, not for each duplicate. Before
-/// it, and without news, one stays one.
+/// RFC 6582 3.2, step 3: in a recovery the machine gets a duplicate for each segment that has arrived, not for each duplicate. Without
+/// news one stays one.
 #[test]
 fn a_duplicate_in_a_recovery_counts_for_each_segment_that_has_arrived() {
     let mut recovery = Recovery::new(START, 100_000);
     (0..80).for_each(|segment| assert!(!send(&mut recovery, segment * 1_000, segment * 1_000)));
     acknowledge(&mut recovery, 0);
     let times = |recovery: &mut Recovery, to: u32| {
-        let it = Acknowledgement { ack: START, window: 500, is_bare: true, has_sack: true };
+        let it = Acknowledgement { ack: START, window: 500, is_bare: true, has_sack: true, echo: None };
         recovery.acknowledged(it, &[(START.wrapping_add(1_000), START.wrapping_add(to))])
     };
     for segments in [2, 6, 10] {
-        assert_eq!(times(&mut recovery, segments * 1_000), 1, "no recovery yet");
+        assert_eq!(times(&mut recovery, segments * 1_000), 0, "no recovery yet");
     }
+    recovery.told_of_loss();
     assert!(!send(&mut recovery, 0, 80_000), "the fast retransmission");
     for (to, counts) in
         [(11_000, 1), (11_000, 1), (11_999, 1), (15_000, 3), (31_000, 16), (80_000, ACK_PARTS_MAX)]
     {
         assert_eq!(times(&mut recovery, to), counts, "{to} bytes");
     }
+}
+
+/// Small segments show a loss by their number, where their bytes would not.
+#[test]
+fn three_small_segments_behind_a_hole_show_that_it_is_lost() {
+    let mut recovery = Recovery::new(START, 100_000);
+    send(&mut recovery, 0, 0);
+    acknowledge(&mut recovery, 1_000);
+    recovery.enqueue(&[7; 400]);
+    for at in [1_000, 1_100, 1_200, 1_300] {
+        recovery.left(START.wrapping_add(at), &[7; 100], START.wrapping_add(at));
+    }
+    acknowledge(&mut recovery, 1_000);
+    for (to, is_lost) in [(1_200, false), (1_200, false), (1_300, false), (1_400, true)] {
+        assert!(!acknowledge_blocks(&mut recovery, 1_000, &[(1_100, to)]));
+        assert_eq!(recovery.shows_loss(), is_lost, "{to}");
+    }
+}
+
+/// RFC 3522: the peer echoes the time of the first copy, so it was late and not lost. From then on more segments must overtake one.
+#[test]
+fn a_path_that_reorders_needs_more_to_show_a_loss() {
+    let mut recovery = Recovery::new(START, 100_000);
+    (0..40).for_each(|segment| assert!(!send(&mut recovery, segment * 1_000, segment * 1_000)));
+    acknowledge(&mut recovery, 0);
+    assert!(!acknowledge_blocks(&mut recovery, 0, &[(1_000, 4_000)]));
+    assert!(recovery.shows_loss());
+    recovery.told_of_loss();
+    assert!(!send(&mut recovery, 0, 40_000));
+    recovery.began_at(500);
+    let late = |ack: u32| Acknowledgement {
+        ack: START.wrapping_add(ack),
+        window: 500,
+        is_bare: true,
+        has_sack: true,
+        echo: Some(490),
+    };
+    assert_eq!(recovery.acknowledged(late(40_000), &[]), 1);
+    (40..80).for_each(|segment| assert!(!send(&mut recovery, segment * 1_000, segment * 1_000)));
+    assert!(!acknowledge_blocks(&mut recovery, 40_000, &[(41_000, 46_000)]));
+    assert!(!recovery.shows_loss(), "five have overtaken it");
+    assert!(!acknowledge_blocks(&mut recovery, 40_000, &[(41_000, 47_000)]));
+    assert!(recovery.shows_loss());
 }

@@ -54,6 +54,8 @@ pub struct Network {
     /// Packets of host 0 that are lost, by their number.
     pub lose_next: Vec<u64>,
     pub delay: Nanos,
+    /// A packet that is reordered takes less than this longer.
+    pub late_max: Nanos,
     /// Nanoseconds that a byte takes on the wire: one packet after the other. None: all of them at once.
     pub byte_ns: u64,
     free_at: [Instant; 2],
@@ -82,6 +84,7 @@ impl Network {
             byte_ns: 0,
             free_at: [Instant(0); 2],
             delay: Nanos::from_millis(5),
+            late_max: Nanos::from_millis(20),
             random: Random::new(seed),
             sent: [0; 2],
             refused: 0,
@@ -105,7 +108,7 @@ impl Network {
             let mut packet = packet.to_vec();
             let mut at = self.free_at[to] + self.delay;
             if self.random.is_one_in_1000(self.faults.reordered) {
-                at = at + Nanos::from_micros(self.random.below(20_000));
+                at = at + Nanos::from_micros(self.random.below(self.late_max.0 / 1_000));
             }
             if self.random.is_one_in_1000(self.faults.corrupted) {
                 let bit = self.random.below(packet.len() as u64 * 8) as usize;
