@@ -229,5 +229,16 @@ mod tests {
         // Messages that were under way when the window began are counted too.
         let late = Demand { soft: Some(shared), ..demand };
         assert!((late.messages_mean(MS(400)) - 403.0 / 39.687_5).abs() < 1e-9);
+        // However short the intervals: a message at each nanosecond of the window, its ends included.
+        let short = Soft { mean_period: Nanos(1), mean_over: Nanos(3), ..shared };
+        for (period, mean_period, most) in [(1, 100, 1), (1, 1, 11), (2, 1, 6), (1, 2, 7), (3, 4, 4)] {
+            let soft = Some(Soft { mean_period: Nanos(mean_period), ..short });
+            let fast = Demand { period: Nanos(period), soft, ..demand };
+            assert_eq!(fast.messages_max(Nanos(10)), most, "{period} {mean_period}");
+            let hard = Demand { soft: None, ..fast };
+            assert_eq!(hard.messages_max(Nanos(10)), 10 / period + 1, "{period}");
+        }
+        let fast = Demand { soft: Some(short), ..demand };
+        assert!((fast.messages_mean(Nanos(7)) - f64::from(7 + 3_000_000)).abs() < 1e-6);
     }
 }

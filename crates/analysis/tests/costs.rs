@@ -291,7 +291,9 @@ fn a_link_reports_drain_and_reaction() {
     ] {
         let link = link(depth, pacing, US(reaction));
         let cost = link.demand(&contract(9_000), FRAGMENT_BYTES, US(0), US(0)).cost;
-        let CostParts::Link { drain, reaction } = link.cost_parts(&contract(9_000), FRAGMENT_BYTES) else {
+        let parts = link.cost_parts(&contract(9_000), FRAGMENT_BYTES);
+        assert_eq!(parts.sum(), cost);
+        let CostParts::Link { drain, reaction } = parts else {
             panic!("a link's parts");
         };
         assert_eq!(drain + reaction, cost);

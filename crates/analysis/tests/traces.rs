@@ -176,6 +176,18 @@ fn what_a_contract_reserves_is_what_it_sends_and_keeps() {
     }
 }
 
+/// The bits of all packets of a message are sent in each policed interval, however short it is.
+#[test]
+fn what_a_contract_reserves_is_in_proportion_to_its_rate() {
+    let packets = Packets { fragment_bytes: 1_000, overhead_bytes: 25 };
+    let slow = Contract::new(100, Rate::per_second(50).unwrap(), 1, Nanos::from_millis(100)).unwrap();
+    for (interval, policed) in [(1, 1), (2, 2), (127, 127), (128, 127), (1_000, 993), (1_000_000, 992_188)] {
+        let contract = Contract { rate_max: Rate::every(Nanos(interval)).unwrap(), ..slow };
+        let per_second = 1_000_000_000_000_u64.div_ceil(policed);
+        assert_eq!(reservation(&contract, &packets).bits_per_second, per_second, "{interval}");
+    }
+}
+
 fn frames(frames: &[(u64, u32)]) -> Result<Trace, TraceError> {
     Trace::new(frames.iter().map(|&(ms, bytes)| Frame { sent: Instant(ms * 1_000_000), bytes }).collect())
 }

@@ -208,6 +208,10 @@ fn no_notice_is_lost_while_none_is_read() {
     assert_eq!((reported.len(), all.len()), (2 * CHANNELS, 2 * CHANNELS));
     let of = |channel, notice| all.contains(&(channel, notice));
     assert!(open.iter().all(|c| of(c.source, Notice::Policed) && of(c.source, Notice::ProfileAtRisk)));
+    // In the order in which they were given: all of the first kind came before all of the second.
+    let given = |notice| open.iter().map(move |channel| (channel.source, notice));
+    assert!(reported.iter().copied().take(CHANNELS).eq(given(Notice::Policed)));
+    assert!(reported.iter().skip(CHANNELS).all(|(_, notice)| *notice == Notice::ProfileAtRisk));
 }
 
 /// Only incoming channels are found by their path: a path that starts here is not found, whatever packet

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use common::rate::{TRIED, measured};
-use punctual_proto::api::{Event, LinkChange, OpenRequest, Port, RateRefusal, UserId};
+use punctual_proto::api::{Event, LinkChange, OpenRequest, Port, RateRefusal, RefuseCause, UserId};
 use punctual_proto::config::LinkConfig;
 use punctual_proto::ids::{Address, ChannelNumber, Epoch, LinkId};
 use punctual_proto::limits::{BEST_EFFORT_PACKETS_MAX, RATE_ANSWER_TIME, RATE_DRAIN_TIME, RATE_TIME};
@@ -170,6 +170,39 @@ fn a_host_that_stops_measures_no_link_by_itself() {
     world.run_for(Nanos::from_secs(5));
     let rate = &world.nodes[0].status(world.now).links[0].rate;
     assert_eq!((rate.measured, rate.refused, seen.borrow().len(), words(&world)), (None, None, 0, 0));
+}
+
+/// What waits for a link is refused when the host stops, wherever it came from: nobody waits for the
+/// measurement, or for an answer that does not come any more.
+#[test]
+fn a_host_that_stops_refuses_what_waits_for_its_link() {
+    let mut world = met(3);
+    let (node, link) = (1, LinkId(1));
+    world.nodes[node].measure_rate(link, world.now).expect("nobody uses it");
+    world.run_for(MILLI * 50);
+    let contract = Contract::new(200, Rate::per_second(200).unwrap(), 1, MILLI * 50).unwrap();
+    let ask = |world: &mut World, from: usize| {
+        let to = Address { port: name("port"), host: name("h3") };
+        let request = OpenRequest { to, contract, user: UserId(0), probe: false, token: None };
+        world.nodes[from].open(request, world.now).expect("it can be tried")
+    };
+    // One that passes through, and one that starts here.
+    let asked = [0, 1].map(|from| (from, ask(&mut world, from)));
+    world.run_for(MILLI * 20);
+    let refused = |world: &World| {
+        asked.map(|(from, id)| {
+            world.events[from].iter().find_map(|event| match event {
+                Event::Refused { channel, refusal } if *channel == id => Some(refusal.cause.clone()),
+                _ => None,
+            })
+        })
+    };
+    assert_eq!(refused(&world), [None, None], "they wait");
+    world.nodes[node].shutdown(world.now);
+    world.run_for(MILLI * 10);
+    let rate = world.nodes[node].status(world.now).links[1].rate;
+    assert_eq!((rate.measured, rate.refused), (None, None), "it still is under way");
+    assert_eq!(refused(&world), [const { Some(RefuseCause::Exhausted) }; 2]);
 }
 
 /// A measured rate stays when another measurement fails, and admission still uses it.

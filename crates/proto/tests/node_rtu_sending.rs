@@ -112,6 +112,29 @@ fn run_random(admission: Admission, seed: u64) -> usize {
     packets
 }
 
+/// The accounts count each handle of a sender and each place of a handler, as long as it is there.
+#[test]
+fn handles_and_places_are_in_the_accounts() {
+    let mut bench = Bench::with_link(cpu(Admission::EDF), RATE);
+    let of = |bench: &Bench, what| {
+        let mut found = bench.node.accounts().into_iter().filter(|account| account.what == what);
+        let account = found.next().expect("it is there");
+        assert!(found.next().is_none() && account.link.is_none(), "{what} is there once");
+        (account.counted, account.held)
+    };
+    let counted = |bench: &Bench| [of(bench, "handles of senders"), of(bench, "places of handlers")];
+    assert_eq!(counted(&bench), [(0, 0), (0, 0)]);
+    let sender = bench.register_sender(low(MS(10), 2), 1, 200).expect("granted");
+    assert_eq!(counted(&bench), [(1, 1), (1, 1)]);
+    let silent = bench.register(low(MS(20), 1)).expect("granted");
+    assert_eq!(counted(&bench), [(1, 1), (2, 2)]);
+    let flood = bench.register_sender(terms(RtuClass::BestEffort, 1), 1, 200).expect("best effort");
+    assert_eq!(counted(&bench), [(2, 2), (2, 2)]);
+    let now = bench.now;
+    [sender, silent, flood].into_iter().for_each(|id| bench.node.remove_handler(id, now));
+    assert_eq!(counted(&bench), [(0, 0), (0, 0)]);
+}
+
 /// A link that reports no completion: bodies are called until the slots are full, then no more; nothing is lost.
 #[test]
 fn without_slots_no_body_is_called() {

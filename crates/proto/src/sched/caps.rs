@@ -34,7 +34,7 @@ impl Bucket {
         self.tat = self.tat - self.price(saved);
     }
 
-    /// Time in which the share earns `cost`.
+    /// Time in which the share earns `cost`. A share of nothing counts as a millionth.
     fn price(&self, cost: Nanos) -> Nanos {
         let share = self.share.0.max(1);
         // All but absurd costs (five hours) fit; a division of 128 bits takes several times as long.
@@ -138,6 +138,9 @@ mod tests {
             (250_000, 1 << 61, 1 << 63),
             (900_000, (1 << 50) + 1, 1_250_999_896_491_806),
             (1, 1 << 50, u64::MAX),
+            (1, 7, 7_000_000),
+            (0, 7, 7_000_000),
+            (0, 1 << 50, u64::MAX),
         ] {
             assert_eq!(price(share, cost), paid, "{cost} of {share} ppm");
         }

@@ -251,11 +251,11 @@ impl Channels {
             half_open.filter(|channel| channel.local.link_in == Some(link))
         };
         let uses = self.iter().flat_map(Channel::links).filter(|used| *used == link).count();
-        let [places, taken] = self.half_open_by(link).map_or([0, 0], Places::accounts);
+        let [places, _] = self.half_open_by(link).map_or([0, 0], Places::accounts);
         let sources = begun().filter(|channel| channel.source().is_some()).count();
         [
             ("half-open channels", [self.half_open(link), begun().count()]),
-            ("users of half-open channels", [if places == taken { taken } else { places }, sources]),
+            ("users of half-open channels", [places, sources]),
             ("channels of signalling", [self.count_on(link), uses]),
         ]
     }

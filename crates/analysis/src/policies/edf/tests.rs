@@ -166,6 +166,45 @@ fn no_bound_is_possible_within_the_release_latency() {
     }
 }
 
+/// The least bound is the time in which interference leaves as much as the message takes, however little it
+/// leaves: a nanosecond of each millisecond, or ten.
+#[test]
+fn what_interference_leaves_is_waited_for() {
+    for (left, cost) in [(1, 1), (1, 3), (2, 1), (3, 2), (10, 7)] {
+        let interference = Interference { sigma: Nanos::ZERO, rho: Ppm(1_000_000 - left) };
+        let mut policy = Edf::new(StageModel { interference, ..model(0) });
+        let newcomer = demand(cost, 1_000_000_000_000, 300);
+        let least = Nanos(300 + (cost * 1_000_000).div_ceil(left.into()));
+        assert_eq!(policy.offer(&newcomer, LIMIT), Ok(Offer { bound: least }), "{cost} of {left}");
+        let by_qpa = [least - Nanos(1), least].map(|bound| by_qpa(&policy, &newcomer, bound));
+        assert_eq!(by_qpa, [Some(false), Some(true)], "{cost} of {left}");
+        assert!(policy.hold(StageKey(1), &newcomer, least - Nanos(1)).is_err(), "{cost} of {left}");
+        assert_eq!(policy.hold(StageKey(1), &newcomer, least), Ok(()), "{cost} of {left}");
+    }
+}
+
+/// A horizon that moves goes a quarter further than what is wanted, so that few rounds reach any horizon.
+/// Only the limit of steps ends it.
+#[test]
+fn a_horizon_moves_by_a_quarter_or_as_far_as_the_steps_allow() {
+    for wanted in [0, 1, 4, 1_000, 1_003, 4_000_000_000] {
+        let mut policy = Edf::new(model(0));
+        policy.insert(StageKey(0), &demand(1, 1_000_000, 0), Nanos(900_000));
+        let cap = policy.horizon_max();
+        let (mut before, mut least, mut rounds) = (0, wanted, 0);
+        while policy.extend(least) {
+            let now = policy.stairs.horizon;
+            assert!(now > before && now <= cap, "{now} after {before}");
+            assert!(now >= (least + least / 4).min(cap), "{now} after {before} for {least}");
+            // The next is wanted no further away.
+            (before, least, rounds) = (now, now, rounds + 1);
+        }
+        assert_eq!(policy.stairs.horizon, cap, "{wanted}");
+        // It is some 2^37 ns.
+        assert!(rounds < 120, "{rounds} for {wanted}");
+    }
+}
+
 /// Beyond the limit no steps are added, however many different channels a stage holds. The channels that are
 /// admitted then still fit.
 #[test]
@@ -192,6 +231,23 @@ fn the_steps_of_very_many_different_channels_are_bounded() {
 fn qpa_finds_no_lateness_for_a_demand_of_zero() {
     let feasible = |cost| is_feasible(&[(demand(cost, 1_000, 0), Nanos(100))], &model(150), Nanos(100_000));
     assert_eq!([feasible(0), feasible(1)], [Some(true), Some(false)]);
+}
+
+/// A bound that the release latency uses up is never kept: not by a message of no cost, and not where the
+/// busy period is too long for any other answer.
+#[test]
+fn by_qpa_no_bound_is_kept_within_the_release_latency() {
+    for (cost, blocking) in [(0, 0), (1, 0), (0, 7), (1, 7)] {
+        let feasible =
+            |bound, limit| is_feasible(&[(demand(cost, 1_000, 300), bound)], &model(blocking), Nanos(limit));
+        for bound in [0, 299, 300] {
+            for limit in [0, 100_000] {
+                assert_eq!(feasible(Nanos(bound), limit), Some(false), "{bound} for {cost} ns");
+            }
+        }
+        let least = Nanos(301 + if cost > 0 { blocking } else { 0 });
+        assert_eq!(feasible(least, 100_000), Some(true), "{least} for {cost} ns");
+    }
 }
 
 /// The answer of QPA is unknown if the stage may be busy for longer than the limit.

@@ -119,7 +119,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// The next notice for an application.
+    /// The next notice for an application, the oldest first.
     pub fn poll_notice(&mut self) -> Option<Event> {
         let (channel, notice) = self.context.news.notices.pop_front()?;
         Some(Event::Notice { channel, notice })

@@ -175,3 +175,59 @@ impl<M: Memory> Plane<M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::api::{RtuClass, RtuCost, RtuTerms};
+    use crate::node::tests::{NOW, Nothing, node};
+    use crate::sched::Activation;
+
+    /// A call passes over so many handlers that have nothing to do after all. The next call goes on behind
+    /// them: each is passed over once, and the work behind them all is done.
+    #[test]
+    fn a_call_passes_over_a_bounded_number_of_handlers_without_work() {
+        for (without, calls) in [
+            (0, 1),
+            (1, 1),
+            (EMPTY_PICKS_MAX - 1, 1),
+            (EMPTY_PICKS_MAX, 2),
+            (2 * EMPTY_PICKS_MAX - 1, 2),
+            (2 * EMPTY_PICKS_MAX, 3),
+        ] {
+            let mut node = node();
+            let flows: Vec<_> = (0..without)
+                .map(|_| {
+                    let to = "bulk@h2".parse().expect("an address");
+                    node.open_best_effort(to, 100, Nothing, NOW).expect("a neighbour")
+                })
+                .collect();
+            let cost = RtuCost { run: Nanos(1_000), unit: Nanos(1_000) };
+            let terms = RtuTerms { class: RtuClass::BestEffort, deadline: None, quantum: 1, cost };
+            let last = node.register_handler(terms, NOW).expect("best effort");
+            // Their messages are gone since.
+            for flow in flows {
+                let Plane { best_effort, context, .. } = &mut node.plane;
+                let handler = best_effort.flows[&flow].handler;
+                let activation = Activation { eligible: NOW, deadline: NOW };
+                context.processor.executor.ready(handler, activation, NOW);
+            }
+            node.make_ready(last, NOW);
+            let mut made = 1;
+            let work = loop {
+                match node.plane.begin(NOW) {
+                    Some(work) => break work,
+                    None => assert!(node.plane.has_ready() && made < 9, "{without}: call again"),
+                }
+                made += 1;
+            };
+            assert_eq!(
+                (node.plane.finish(&work, NOW), made),
+                (Some(Owner::RtuRest(last)), calls),
+                "{without}"
+            );
+        }
+    }
+}

@@ -194,6 +194,36 @@ mod tests {
         watch.observed().map(|found| (found.rate.0, found.at_least))
     }
 
+    /// The error is a packet more or less in what came out, rounded down, and the clocks' drift. It is never
+    /// more than the rate.
+    #[test]
+    fn an_observed_rate_is_wrong_by_a_packet_and_the_drift() {
+        for (came, drift, error) in [
+            (1_020_000, 0, 1_500),
+            (1_020_001, 0, 1_499),
+            (1_020_001, 200, 1_699),
+            (15_301, 0, 99_993),
+            (15_301, 900_007, 1_000_000),
+            (15_301, 900_008, 1_000_000),
+            (15_301, u32::MAX, 1_000_000),
+        ] {
+            let mut watch = DrainWatch::default();
+            for number in 0..3 {
+                let at = Instant(7) + Nanos::from_secs(1) * number;
+                let seen = LinkSample { sent: 9_000_000 * number, received: came * number, at, now: at };
+                watch.observe(seen, CONFIGURED, 1_530, Ppm(drift));
+            }
+            let found = watch.observed().expect("the link was behind");
+            assert_eq!((found.rate, found.error), (BitRate(came * 8), Ppm(error)), "{came} {drift}");
+        }
+        // A packet is more than all that came out.
+        let mut watch = DrainWatch::default();
+        for (received, at) in [(0, Instant(1)), (1_000, Instant(1_000_000_001))] {
+            watch.observe(LinkSample { sent: 0, received, at, now: at }, BitRate(16_000), 1_530, Ppm(0));
+        }
+        assert_eq!(watch.observed().map(|seen| (seen.rate, seen.error)), Some((BitRate(8_000), Ppm::ONE)));
+    }
+
     /// Each limit to the byte: half of the rate shows something, more than a tenth missing is a backlog, of more than ten
     /// packets, and two rates that differ by a tenth of the smaller one agree.
     #[test]

@@ -176,7 +176,7 @@ impl Stages {
         let (units, period) = terms.budget()?;
         let quantum = terms.quantum.min(units);
         // The units of a window may arrive one by one.
-        let calls = terms.class.windows().map_or(units.div_ceil(quantum.max(1)), |_| units);
+        let calls = terms.class.windows().map_or(units.div_ceil(quantum), |_| units);
         let urgency = match terms.class {
             RtuClass::LowDelay { priority, .. } => {
                 // Shorter than any interval, so these handlers precede all without a priority.
@@ -300,6 +300,42 @@ mod tests {
                 let demand = stages.rtu_stage_request(&terms).expect("it has a budget").demand;
                 assert_eq!(demand.cost > demand.unit_cost_max, units > 1, "{demand:?}");
             }
+        }
+    }
+
+    /// A handler of any class but guaranteed may take as long in one call as a unit of best effort, and no
+    /// nanosecond more: then it is told the quantum with which it may.
+    #[test]
+    fn a_call_may_take_as_long_as_a_unit_of_best_effort() {
+        let config = config();
+        let stages = stages_of(&config);
+        let period = Nanos::from_millis(100);
+        let low = RtuClass::LowDelay { interval: period, units: 9, priority: None };
+        let nothing = RtuTerms {
+            class: RtuClass::BestEffort,
+            deadline: None,
+            quantum: 1,
+            cost: RtuCost { run: Nanos::ZERO, unit: Nanos::ZERO },
+        };
+        let call_max = stages.cpu.model.best_effort_unit;
+        let free = call_max - stages.call(&nothing, 0);
+        for quantum in [1, 3, 4] {
+            // What the units leave of it is the call's own.
+            let unit = Nanos(free.0 / u64::from(quantum));
+            let run = free - unit * u64::from(quantum);
+            for class in [RtuClass::BestEffort, low] {
+                let terms = RtuTerms { class, quantum, cost: RtuCost { run, unit }, ..nothing };
+                assert_eq!(stages.check_rtu(&terms, &config), Ok(()), "{terms:?}");
+                let longer = RtuCost { run: run + Nanos(1), unit };
+                let refused = stages.check_rtu(&RtuTerms { cost: longer, ..terms }, &config);
+                let call = call_max + Nanos(1);
+                let quantum_possible = quantum - 1;
+                assert_eq!(refused, Err(RtuRefusal::Call { call, call_max, quantum_possible }), "{terms:?}");
+            }
+            let class = RtuClass::periodic(period, 9);
+            let cost = RtuCost { run: run + call_max, unit };
+            let terms = RtuTerms { class, quantum, cost, ..nothing };
+            assert_eq!(stages.check_rtu(&terms, &config), Ok(()), "{terms:?}");
         }
     }
 
