@@ -35,6 +35,23 @@ pub(crate) struct Acknowledgement {
     pub(crate) echo: Option<u32>,
 }
 
+/// Duplicates in a row that the machine has counted.
+#[derive(Debug, Default)]
+struct Duplicates {
+    /// The window field of the last acknowledgement.
+    window: u16,
+    repeats: u8,
+    /// Whether the machine has sent the oldest segment again for them.
+    is_answered: bool,
+}
+
+impl Duplicates {
+    /// Whether there are so many that the machine takes the oldest segment for lost.
+    const fn show_loss(&self) -> bool {
+        self.repeats >= REPEATS
+    }
+}
+
 /// Bytes to send that are not acknowledged, and what of them is to be sent again.
 #[derive(Debug)]
 pub(crate) struct Recovery {
@@ -47,14 +64,12 @@ pub(crate) struct Recovery {
     filled: u32,
     longest_bytes: usize,
     reordering: Reordering,
-    window: u16,
-    repeats: u8,
+    duplicates: Duplicates,
     until: Option<u32>,
     blocked_until: Option<u32>,
     /// First byte that is to be sent again, and the end of the hole, where it is known.
     resend: Option<(u32, Option<u32>)>,
     is_partial: bool,
-    is_answered: bool,
     /// All that is in flight before `until` is lost: the path does not carry it.
     is_all_lost: bool,
     /// Segments of data that left again.
@@ -82,13 +97,11 @@ impl Recovery {
             filled: start,
             longest_bytes: 0,
             reordering: Reordering::default(),
-            window: 0,
-            repeats: 0,
+            duplicates: Duplicates::default(),
             until: None,
             blocked_until: None,
             resend: None,
             is_partial: false,
-            is_answered: false,
             is_all_lost: false,
             resent: 0,
         }
@@ -127,7 +140,7 @@ impl Recovery {
     /// Whether selective acknowledgements show that the oldest segment is lost (RFC 6675 4, `IsLost`), of which the machine knows
     /// nothing: it counts neither duplicates that carry data nor those that change the window.
     pub(crate) fn shows_loss(&self) -> bool {
-        let is_known = self.is_repairing() || self.repeats >= REPEATS;
+        let is_known = self.is_repairing() || self.duplicates.show_loss();
         let is_shown = self.has_hole() && self.reordering.shown() >= self.segments_that_show_loss();
         let hole = self.sacked.hole(self.start, self.bytes_that_show_loss());
         !is_known && (is_shown || hole.is_some_and(|(from, _)| from == self.start))
@@ -154,7 +167,7 @@ impl Recovery {
 
     /// The machine is told of a loss by duplicate acknowledgements that the peer has not sent.
     pub(crate) const fn told_of_loss(&mut self) {
-        (self.repeats, self.is_answered) = (REPEATS, false);
+        (self.duplicates.repeats, self.duplicates.is_answered) = (REPEATS, false);
     }
 
     /// Copies `length` bytes at `seq` to `payload`; fewer if there are not so many.
@@ -179,7 +192,7 @@ impl Recovery {
     /// timeout it sends everything again, so what the copies of that cause is no loss (RFC 6582 4). Returns whether
     /// it was a timeout.
     fn sent_again(&mut self, was_sent: u32, end: u32) -> bool {
-        let is_fast = self.repeats >= REPEATS && self.until.is_none() && !self.is_answered;
+        let is_fast = self.duplicates.show_loss() && self.until.is_none() && !self.duplicates.is_answered;
         if !is_fast {
             (self.until, self.blocked_until) = (None, Some(was_sent));
             self.sacked.clear();
@@ -188,7 +201,7 @@ impl Recovery {
             self.reordering.begins(self.start, end);
         }
         (self.resend, self.is_partial, self.filled) = (None, false, end);
-        self.is_answered |= is_fast;
+        self.duplicates.is_answered |= is_fast;
         !is_fast
     }
 
@@ -198,8 +211,8 @@ impl Recovery {
     /// device on the path, may acknowledge many at once.
     pub(crate) fn acknowledged(&mut self, it: Acknowledgement, blocks: &[(u32, u32)]) -> u32 {
         let is_repeat =
-            it.is_bare && it.ack == self.start && it.window == self.window && self.in_flight() > 0;
-        self.window = it.window;
+            it.is_bare && it.ack == self.start && it.window == self.duplicates.window && self.in_flight() > 0;
+        self.duplicates.window = it.window;
         let news_bytes = self.note(blocks);
         self.reordering.reported(it.ack, blocks);
         if is_repeat && !blocks.is_empty() && !self.is_repairing() {
@@ -210,7 +223,7 @@ impl Recovery {
             return 0;
         }
         if is_repeat {
-            self.repeats = self.repeats.saturating_add(1);
+            self.duplicates.repeats = self.duplicates.repeats.saturating_add(1);
             let is_recovering = self.until.is_some();
             let fills = news_bytes > 0 && is_recovering && self.fill_next();
             if self.is_partial || fills {
@@ -219,7 +232,7 @@ impl Recovery {
             let segments = news_bytes / self.longest_bytes.max(1) as u32;
             return if is_recovering { segments.clamp(1, ACK_PARTS_MAX) } else { 1 };
         }
-        (self.repeats, self.is_answered) = (0, false);
+        (self.duplicates.repeats, self.duplicates.is_answered) = (0, false);
         if before(self.start, it.ack) {
             self.reordering.advances(it.echo);
             self.advance(it.ack, it.has_sack);
