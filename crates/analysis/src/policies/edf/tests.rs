@@ -187,6 +187,43 @@ fn the_steps_of_very_many_different_channels_are_bounded() {
     assert!(offer.bound.0 >= 1_000 && offer.bound.0 < hour, "{}", offer.bound);
 }
 
+/// The horizon reaches as far as the limit of steps, and no further, whatever the periods of the channels: the
+/// shortest there is, equal ones, which share their steps, and different ones.
+#[test]
+fn the_longest_horizon_has_no_more_steps_than_the_limit() {
+    for periods in [&[1][..], &[2], &[3, 3, 3], &[1, 2, 3, 7], &[1_000, 999, 1_000, 64], &[1 << 30]] {
+        let mut policy = Edf::new(model(0));
+        let mut distinct = periods.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        for (key, period) in (0..).zip(periods) {
+            policy.insert(StageKey(key), &demand(0, *period, 0), Nanos(*period));
+        }
+        let steps = |until: u64| -> u64 { distinct.iter().map(|period| until / period).sum() };
+        let longest = policy.horizon_max() as u64;
+        assert!(u128::from(steps(longest)) <= STEPS_MAX, "{periods:?}: {longest}");
+        let slightly_longer = longest + longest / 1_000 + distinct.iter().max().unwrap();
+        assert!(u128::from(steps(slightly_longer)) >= STEPS_MAX, "{periods:?}: {longest}");
+    }
+}
+
+/// A horizon moves beyond what is wanted by a quarter, so that it seldom moves, and by no more, because steps cost
+/// memory and time; and never beyond the longest.
+#[test]
+fn a_horizon_moves_by_a_quarter_more_than_is_wanted() {
+    let mut policy = Edf::new(model(0));
+    policy.insert(StageKey(0), &demand(1, 1_000, 0), Nanos(1_000));
+    for (wanted, from) in [(0, 0), (1_000, 0), (5_000, 0), (10, 6_250), (1_000_000, 7_000)] {
+        assert!(policy.extend(wanted));
+        let asked = wanted.max(from);
+        let moved = policy.stairs.horizon;
+        assert!((asked + asked / 4..=asked + asked / 4 + 2_000).contains(&moved), "{wanted}: {moved}");
+    }
+    assert!(policy.extend(i64::MAX));
+    assert_eq!(policy.stairs.horizon, policy.horizon_max());
+    assert!(!policy.extend(i64::MAX), "it is the longest");
+}
+
 /// A channel with zero cost is never late, however long others block; one with a cost is.
 #[test]
 fn qpa_finds_no_lateness_for_a_demand_of_zero() {
