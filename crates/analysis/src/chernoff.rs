@@ -211,8 +211,8 @@ mod tests {
         }
     }
 
-    /// Where a search ends it leaves its theta, which alone gives the bound: a good start for a similar problem.
-    /// Nothing is searched, and nothing is left, where the answer is clear.
+    /// Where a search ends it leaves its theta, which alone gives the bound: a good start for a similar
+    /// problem. Nothing is searched, and nothing is left, where the answer is clear.
     #[test]
     fn a_search_leaves_the_theta_of_its_bound() {
         let kind = |count, most, mean_share| Variables { count, most, mean_share };

@@ -169,8 +169,8 @@ mod tests {
         }
     }
 
-    /// A full block is cut so that each part has few entries with neither neighbour, however few those have and
-    /// wherever the key belongs.
+    /// A full block is cut so that each part has few entries with neither neighbour, however few those have
+    /// and wherever the key belongs.
     #[test]
     fn a_full_block_is_cut_into_parts_that_are_not_few_with_their_neighbours() {
         const FULL: u16 = BLOCK_ENTRIES_MAX as u16;

@@ -65,8 +65,8 @@ fn expected(trace: &Trace, deadline: Nanos, packets: &Packets) -> Vec<(Kind, Con
     kept
 }
 
-/// Streams of frames of some packets, and of frames and packets of a byte or two, where each size shows: sizes are
-/// below that of the largest frame, save that a byte cannot be cut.
+/// Streams of frames of some packets, and of frames and packets of a byte or two, where each size shows:
+/// sizes are below that of the largest frame, save that a byte cannot be cut.
 #[test]
 fn what_is_suggested_is_the_result_of_a_search_through_all_sizes_and_intervals() {
     let mut seen = [0; 4];

@@ -262,8 +262,8 @@ fn caches_change_no_decision() {
     assert!(admitted > 800 && refused > 800, "{admitted} {refused}");
 }
 
-/// Whatever channels come, go and move: a stored window has just so much time to spare as it would have if it were
-/// computed anew, with no less blocking than there is. With less, response times would be computed for nothing.
+/// Whatever channels come and go: a stored window has just so much time to spare as if it were computed anew,
+/// with no less blocking than there is. If it had less, response times would be computed for nothing.
 #[test]
 fn a_stored_window_has_the_time_to_spare_that_is_left_in_it() {
     let (mut checked, mut blocked, mut gone) = (0, 0, 0);
