@@ -60,7 +60,7 @@ impl Tail {
 }
 
 /// Ceiling division by a positive divisor.
-fn div_up(value: i128, by: i128) -> i128 {
+pub(super) fn div_up(value: i128, by: i128) -> i128 {
     (value + by - 1).div_euclid(by)
 }
 
