@@ -143,7 +143,7 @@ fn a_link_that_heals_in_use_is_measured_at_once_in_the_next_life_of_its_neighbou
                 open.outbox.send(&[7; 1_000], world.now);
                 world.nodes[0].handle_ring(open.source, world.now);
             }
-            world.run_for(Nanos::from_micros(200) * u64::from(channels));
+            world.run_for(Nanos::from_micros(200) * channels);
             open.iter().for_each(|open| while open.inbox.recv(|_, _| {}) {});
         }
         world.slow = None;
