@@ -211,6 +211,31 @@ mod tests {
         }
     }
 
+    /// Where a search ends it leaves its theta, which alone gives the bound: a good start for a similar
+    /// problem. Nothing is searched, and nothing is left, where the answer is clear.
+    #[test]
+    fn a_search_leaves_the_theta_of_its_bound() {
+        let kind = |count, most, mean_share| Variables { count, most, mean_share };
+        let kinds = [kind(6.0, 1.0, 0.2), kind(3.0, 5.0, 0.1), kind(9.0, 2.0, 0.5)];
+        let (most, mean) = (39.0, 11.7);
+        for begin in [0.0, 1e-6, 0.7, 40.0, 1e9] {
+            for least in [12.0, 15.0, 20.0, 30.0, 38.0] {
+                let mut theta = begin;
+                let bound = tail(&kinds, least, 1e-300, &mut theta);
+                let there = exp(terms(&kinds, theta).0 - theta * least);
+                assert!(
+                    (there / bound - 1.0).abs() < 1e-3,
+                    "{least} from {begin}: {bound}, {there} at {theta}"
+                );
+            }
+            for least in [mean - 0.1, most + 0.1] {
+                let mut theta = begin;
+                tail(&kinds, least, 1e-300, &mut theta);
+                assert!((theta - begin).abs() <= 0.0, "{least} from {begin}: {theta}");
+            }
+        }
+    }
+
     /// A negligible bound need not be exact, but a bound that is not negligible is never reported as
     /// negligible.
     #[test]

@@ -169,6 +169,30 @@ mod tests {
         }
     }
 
+    /// A full block is cut so that each part has few entries with neither neighbour, however few those have
+    /// and wherever the key belongs.
+    #[test]
+    fn a_full_block_is_cut_into_parts_that_are_not_few_with_their_neighbours() {
+        const FULL: u16 = BLOCK_ENTRIES_MAX as u16;
+        for (before, behind) in [(1, 1), (1, FULL), (FULL, 1), (FULL / 2, FULL / 2), (FULL, FULL)] {
+            let (mut map, mut model) = (Ordered::default(), BTreeMap::new());
+            for key in 0..3 * FULL {
+                map.insert(4 * key, 0);
+                model.insert(4 * key, 0);
+            }
+            for key in (before..FULL).chain(2 * FULL + behind..3 * FULL) {
+                assert_eq!(map.remove(&(4 * key)), model.remove(&(4 * key)));
+            }
+            assert_eq!(map.blocks.iter().map(Vec::len).sum::<usize>(), map.len());
+            assert_eq!(map.blocks[1].len(), BLOCK_ENTRIES_MAX);
+            for key in (4 * FULL..8 * FULL).step_by(4).map(|key| key + 2) {
+                let (mut map, mut model) = (map.clone(), model.clone());
+                assert_eq!(map.insert(key, 1), model.insert(key, 1));
+                check(&map, &model);
+            }
+        }
+    }
+
     #[test]
     fn blocks_are_full_where_keys_come_in_their_order_before_one_that_is_the_last() {
         let mut map = Ordered::default();

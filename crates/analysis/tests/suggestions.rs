@@ -65,25 +65,32 @@ fn expected(trace: &Trace, deadline: Nanos, packets: &Packets) -> Vec<(Kind, Con
     kept
 }
 
+/// Streams of frames of some packets, and of frames and packets of a byte or two, where each size shows:
+/// sizes are below that of the largest frame, save that a byte cannot be cut.
 #[test]
 fn what_is_suggested_is_the_result_of_a_search_through_all_sizes_and_intervals() {
-    let packets = Packets { fragment_bytes: 100, overhead_bytes: 30 };
     let mut seen = [0; 4];
-    for seed in 0..120 {
-        let mut rng = SmallRng::seed_from_u64(seed);
-        let (mut sent, mut frames) = (0, Vec::new());
-        for _ in 0..rng.random_range(2..7) {
-            frames.push(Frame { sent: Instant(sent), bytes: rng.random_range(1..900) });
-            sent += [0, 300, 1_000, rng.random_range(1..12_000), 9_000][rng.random_range(0..5)];
-        }
-        let Ok(trace) = Trace::new(frames) else { continue };
-        let deadline = Nanos(rng.random_range(2_000..40_000));
-        let found = choices(&trace, deadline, &packets);
-        let contracts: Vec<_> = found.iter().map(|choice| (choice.kind, choice.contract)).collect();
-        assert_eq!(contracts, expected(&trace, deadline, &packets), "seed {seed}: {trace:?} in {deadline}");
-        for Choice { kind, contract, reserves, fare: outcome } in found {
-            assert_eq!((reserves, outcome), (reservation(&contract, &packets), fare(&trace, &contract)));
-            seen[kind as usize] += 1;
+    for (fragment_bytes, overhead_bytes, largest) in
+        [(100, 30, 900), (1, 1, 1), (1, 5, 2), (2, 1, 2), (2, 3, 5)]
+    {
+        let packets = Packets { fragment_bytes, overhead_bytes };
+        for seed in 0..100 {
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let (mut sent, mut frames) = (0, Vec::new());
+            for _ in 0..rng.random_range(2..7) {
+                frames.push(Frame { sent: Instant(sent), bytes: rng.random_range(1..=largest) });
+                sent += [0, 300, 1_000, rng.random_range(1..12_000), 9_000][rng.random_range(0..5)];
+            }
+            let Ok(trace) = Trace::new(frames) else { continue };
+            let deadline = Nanos(rng.random_range(2_000..40_000));
+            let found = choices(&trace, deadline, &packets);
+            let contracts: Vec<_> = found.iter().map(|choice| (choice.kind, choice.contract)).collect();
+            let expected = expected(&trace, deadline, &packets);
+            assert_eq!(contracts, expected, "seed {seed}: {trace:?} in {deadline}, {packets:?}");
+            for Choice { kind, contract, reserves, fare: outcome } in found {
+                assert_eq!((reserves, outcome), (reservation(&contract, &packets), fare(&trace, &contract)));
+                seen[kind as usize] += 1;
+            }
         }
     }
     assert!(seen.iter().all(|seen| *seen > 10), "{seen:?}");

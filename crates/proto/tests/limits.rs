@@ -263,6 +263,53 @@ fn a_handler_that_finds_all_flows_in_use_is_called_when_one_is_free() {
     assert_eq!(packets_of(&world, waits), 1);
 }
 
+/// Packets that cannot be sent are skipped, up to a number that bounds the work of a call. A packet behind
+/// one fewer is found by the same call, a packet behind that many by the next.
+#[test]
+fn a_call_for_a_packet_skips_a_bounded_number_of_others() {
+    const SKIPS_MAX: usize = 64;
+    let mut configs: Vec<_> = (0..3).map(|host| line_config(host, 3, RATE)).collect();
+    configs[1].links[1].pace = Pacing::Completion;
+    let mut world = World::of(configs);
+    world.settle();
+    let queued = |world: &World| {
+        let accounts = world.nodes[1].accounts();
+        let queued = accounts.iter().filter(|account| account.what == "best-effort packets");
+        queued.map(|account| account.counted).sum::<u64>() as usize
+    };
+    let mut flow = 0;
+    let mut pass = |world: &mut World, payload_bytes: u32| {
+        flow += 1;
+        let bytes = packet(flow, NodeId(3), Cookie(0), (0, 1), 0);
+        let (header, _) = Header::parse(&bytes).expect("a packet of ours");
+        let mut bytes = vec![0; HEADER_BYTES + payload_bytes as usize];
+        Header { payload_bytes, message_bytes: payload_bytes, ..header }.write(&mut bytes);
+        arrive(world, 1, Port::Data, &bytes);
+        world.run_for(Nanos::from_micros(10));
+    };
+    // Nothing that is sent counts as sent, so that soon all others wait.
+    while queued(&world) == 0 {
+        pass(&mut world, 500);
+    }
+    for others in [SKIPS_MAX - 2, SKIPS_MAX] {
+        (0..others).for_each(|_| pass(&mut world, 500));
+        pass(&mut world, 100);
+    }
+    assert_eq!(queued(&world), 2 * SKIPS_MAX + 1);
+    // The link now takes packets of 100 bytes at most.
+    let mut out = [0; HEADER_BYTES + 100];
+    let mut call = |world: &mut World| {
+        world.nodes[1].handle_sent(LinkId(1), 1 << 20, world.now);
+        let before = queued(world);
+        let sent = world.nodes[1].poll_transmit(LinkId(1), world.now, &mut out).is_some();
+        (sent, before - queued(world))
+    };
+    assert_eq!(call(&mut world), (true, SKIPS_MAX), "the last that is looked at");
+    assert_eq!(call(&mut world), (false, SKIPS_MAX), "there is more");
+    assert_eq!(call(&mut world), (true, 1));
+    accounts_hold(&world);
+}
+
 #[test]
 fn a_flow_of_best_effort_keeps_a_bounded_number_of_messages() {
     let mut world = World::line(2, RATE);

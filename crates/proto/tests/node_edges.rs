@@ -179,6 +179,25 @@ fn messages_that_are_too_long_for_their_flow_are_counted() {
     assert_eq!(open(bytes), Err(RequestError::TooLong { bytes, bytes_max }));
 }
 
+/// A port whose messages are empty takes those, one after the other, and counts all others as too large.
+#[test]
+fn a_port_for_empty_messages_takes_them_and_no_others() {
+    let mut world = World::line(2, RATE);
+    world.run_for(Nanos::from_secs(2));
+    let inbox = TestInbox::new(8, 1);
+    world.nodes[1].bind_best_effort(name("bulk"), 0, inbox.clone()).expect("free");
+    let (flow, outbox) = flow(&mut world, "bulk");
+    for bytes in [0, 1, 0, 100, 0] {
+        assert!(outbox.send(&pattern(1, 0, bytes), world.now));
+    }
+    world.nodes[0].handle_ring(flow, world.now);
+    world.run_for(Nanos::from_millis(100));
+    let mut came = Vec::new();
+    while inbox.recv(|bytes, _| came.push(bytes.len())) {}
+    let drops = world.nodes[1].status(world.now).drops;
+    assert_eq!((came, drops.too_large, drops.malformed), (vec![0, 0, 0], 2, 0));
+}
+
 /// However many notices are unread: each channel gives each of its own, once.
 #[test]
 fn no_notice_is_lost_while_none_is_read() {

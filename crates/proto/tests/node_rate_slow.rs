@@ -95,17 +95,69 @@ fn a_link_that_was_slow_in_use_is_measured_before_it_counts_as_healed() {
     }
     slow_link(&world).expect("it breaks its promise");
     world.nodes[0].close(open.source, world.now).expect("it is open");
-    for _ in 0..6_000 {
+    let measured = |world: &World| world.nodes[0].status(world.now).links[0].rate.measured;
+    let mut times = Vec::new();
+    for _ in 0..8_000 {
         world.run_for(Nanos::from_millis(20));
         assert!(slow_link(&world).is_some(), "before it is measured, meanwhile and afterwards");
+        times.extend(measured(&world).map(|measured| measured.at));
+        times.dedup();
     }
-    let measured = world.nodes[0].status(world.now).links[0].rate.measured.expect("by itself");
+    // One measurement may take a little longer than the next.
+    let least = RATE_PROOF_AGAIN - Nanos::from_secs(5);
+    let is_apart = times.windows(2).all(|pair| pair[1].since(pair[0]) >= least);
+    assert!(times.len() > 2 && is_apart, "once a minute, from the first one on: {times:?}");
+    let measured = measured(&world).expect("by itself");
     assert!(is_right(measured, DRAINS), "{measured:?}");
     let slow = slow_link(&world).expect("an idle link is late for nobody, and slow");
     assert!(slow.0.abs_diff(DRAINS.0) < DRAINS.0 / 100, "{slow:?}");
     world.slow = None;
     world.run_for(Nanos::from_secs(65));
     assert_eq!(slow_link(&world), None);
+}
+
+/// A link that is whole again while channels use it needs no measurement to count as healed. None is tried,
+/// so that none is put off for a minute: if its neighbour restarts, a link that measures itself is measured
+/// at once.
+#[test]
+fn a_link_that_heals_in_use_is_measured_at_once_in_the_next_life_of_its_neighbour() {
+    for channels in [1, 2] {
+        let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, CONFIGURED)).collect();
+        configs[0].links[0].rate_auto = true;
+        let mut world = World::of(configs);
+        let found = measured(&mut world, 0).expect("it measures itself");
+        assert!(found.at_least && found.rate.0 > 90_000_000, "{found:?}");
+        world.slow = Some(Slow::new(0, DRAINS));
+        // Together twice what the link drains.
+        let wide = Rate::per_second(5_000 / channels).unwrap();
+        let wide = Contract::new(1_000, wide, 1, Nanos::from_millis(50)).unwrap();
+        let open: Vec<_> = (0..channels).map(|_| world.open(0, 1, wide).expect("it fits")).collect();
+        let is_broken = |world: &World| {
+            let broken = world.nodes[0].status(world.now).broken;
+            broken.iter().any(|broken| matches!(broken.cause, Cause::SlowLink { .. }))
+        };
+        let began = world.now;
+        while !is_broken(&world) {
+            assert!(world.now.since(began) < Nanos::from_secs(10), "it breaks its promise");
+            for open in &open {
+                open.outbox.send(&[7; 1_000], world.now);
+                world.nodes[0].handle_ring(open.source, world.now);
+            }
+            world.run_for(Nanos::from_micros(200) * channels);
+            open.iter().for_each(|open| while open.inbox.recv(|_, _| {}) {});
+        }
+        world.slow = None;
+        while is_broken(&world) {
+            assert!(world.now.since(began) < Nanos::from_secs(60), "it heals");
+            world.run_for(Nanos::from_millis(100));
+        }
+        assert!(open.iter().all(|open| world.nodes[0].channel(open.source).is_some()), "they are in use");
+        let mut config = line_config(1, 2, CONFIGURED);
+        config.epoch = Epoch(2);
+        world.restart(1, Node::new(config, 2, world.now).expect("a configuration"));
+        let again = measured(&mut world, 0).expect("it measures itself again");
+        assert!(again.at > found.at && again.at_least && again.rate.0 > 90_000_000, "{again:?}");
+    }
 }
 
 /// A link that measures itself is measured in each life of its neighbour. Each time it is tried at the configured rate: what was

@@ -340,6 +340,29 @@ fn an_offered_period_is_at_most_a_sixty_fourth_too_long() {
     }
 }
 
+/// The search for a period doubles the requested one first: a multiple that just suffices is offered as it
+/// is.
+#[test]
+fn a_doubled_period_that_just_suffices_is_offered() {
+    for doublings in 1..=4 {
+        let period = MS(1 << doublings);
+        let granted = |unit: u64, period| {
+            let terms = terms(RtuClass::periodic(period, 10), Nanos(unit));
+            Bench::new(cpu(Admission::EDF)).register(terms)
+        };
+        // The most that a unit may cost with this period: a shorter one is not granted.
+        let (mut fits, mut exceeds) = (1, period.0);
+        while exceeds - fits > 1 {
+            let middle = fits.midpoint(exceeds);
+            if granted(middle, period).is_ok() { fits = middle } else { exceeds = middle }
+        }
+        assert!(granted(fits, period - Nanos(100)).is_err(), "{period} is the shortest");
+        let refusal = granted(fits, MS(1)).expect_err("more than there is");
+        let RtuRefusal::Processor(offer) = refusal else { panic!("{refusal}") };
+        assert_eq!(offer.period_possible, Some(period));
+    }
+}
+
 /// The range in a refusal is the one that is accepted: both ends of it, and nothing beyond.
 #[test]
 fn a_refused_number_comes_with_the_range_that_is_accepted() {

@@ -142,8 +142,8 @@ impl<S> Partial<S> {
 
 impl<S: MessageWrite> Reassembly<S> {
     /// For a channel whose messages are at most `message_bytes_max` long, cut into fragments of
-    /// `fragment_bytes` (1 or more); at most `messages_max` (1 or more) are in progress at once: what the sink's
-    /// buffers are reserved for. Allocates here and never again.
+    /// `fragment_bytes`; at most `messages_max` are in progress at once: what the sink's buffers are reserved
+    /// for. 0 of either counts as 1. Allocates here and never again.
     pub fn new(messages_max: u32, fragment_bytes: u32, message_bytes_max: u32) -> Self {
         Self::remembering(NUMBERS_REMEMBERED, messages_max, fragment_bytes, message_bytes_max)
     }

@@ -16,7 +16,7 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
 use blocking::BlockingCurve;
-use search::{Newcomer, NoBound, Search, Tail};
+use search::{Newcomer, NoBound, Search, Tail, div_up};
 use staircase::{Series, Staircase};
 
 pub use reference::is_feasible;
@@ -253,8 +253,8 @@ fn offset_of(demand: &Demand, bound: Nanos) -> i128 {
     let ignored = active(Mutation::TailWithoutReleaseLatency);
     let late = if ignored { Nanos::ZERO } else { demand.release_latency };
     let ahead = (demand.period + late) - bound;
-    let offset = u128::from(demand.cost.0) * u128::from(ahead.0);
-    i128::try_from(offset.div_ceil(u128::from(demand.period.0.max(1)))).unwrap_or(i128::MAX / 4)
+    let offset = i128::from(signed(demand.cost)) * i128::from(signed(ahead));
+    div_up(offset, i128::from(demand.period.0.max(1)))
 }
 
 impl AdmissionPolicy for Edf {

@@ -60,7 +60,7 @@ impl Tail {
 }
 
 /// Ceiling division by a positive divisor.
-fn div_up(value: i128, by: i128) -> i128 {
+pub(super) fn div_up(value: i128, by: i128) -> i128 {
     (value + by - 1).div_euclid(by)
 }
 
@@ -88,13 +88,14 @@ pub(super) struct Search<'a> {
 }
 
 /// A time in which neither demand nor blocking changes.
-struct Interval {
-    start: i64,
-    end: i64,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interval {
+    pub(super) start: i64,
+    pub(super) end: i64,
     /// Free time at the start.
-    free: i64,
-    demand: i64,
-    blocking: i64,
+    pub(super) free: i64,
+    pub(super) demand: i64,
+    pub(super) blocking: i64,
 }
 
 impl Search<'_> {
@@ -134,9 +135,24 @@ impl Search<'_> {
         if t < self.newcomer.blocks_until { held.max(self.newcomer.blocking) } else { held }
     }
 
-    /// The smallest d - r that one block allows. The block lasts until `end`, and `before` is the demand that
-    /// is due by its begin.
-    fn by_block(&self, index: usize, mut end: i64, before: i64, mut best: i64) -> Result<i64, NoBound> {
+    /// The smallest d - r that one block allows, at least `best`.
+    fn by_block(&self, index: usize, end: i64, before: i64, mut best: i64) -> Result<i64, NoBound> {
+        self.intervals(index, end, before, |interval| {
+            best = self.by_interval(interval, best)?;
+            Ok(())
+        })?;
+        Ok(best)
+    }
+
+    /// Calls `each` with the intervals of one block, from the last to the first. The block lasts until `end`,
+    /// and `before` is the demand that is due by its begin.
+    pub(super) fn intervals<E>(
+        &self,
+        index: usize,
+        mut end: i64,
+        before: i64,
+        mut each: impl FnMut(&Interval) -> Result<(), E>,
+    ) -> Result<(), E> {
         let block = &self.stairs.blocks[index];
         let mut demand = before + block.added;
         for step in block.steps.iter().rev() {
@@ -145,16 +161,15 @@ impl Search<'_> {
             let until = self.newcomer.blocks_until;
             if step.at < until && until < end {
                 let free = self.stairs.free(until);
-                let rest = Interval { start: until, free, blocking: self.blocking_at(until), ..whole };
-                best = self.by_interval(&rest, best)?;
-                best = self.by_interval(&Interval { end: until, ..whole }, best)?;
+                each(&Interval { start: until, free, blocking: self.blocking_at(until), ..whole })?;
+                each(&Interval { end: until, ..whole })?;
             } else {
-                best = self.by_interval(&whole, best)?;
+                each(&whole)?;
             }
             demand -= step.added;
             end = step.at;
         }
-        Ok(best)
+        Ok(())
     }
 
     fn by_interval(&self, interval: &Interval, best: i64) -> Result<i64, NoBound> {

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use super::search::Interval;
 use super::*;
 use crate::policies::testing::{random_demand, random_model};
 use crate::stage::Interference;
@@ -226,6 +227,43 @@ fn the_steps_of_very_many_different_channels_are_bounded() {
     assert!(offer.bound.0 >= 1_000 && offer.bound.0 < hour, "{}", offer.bound);
 }
 
+/// The horizon reaches as far as the limit of steps, and no further, whatever the periods of the channels:
+/// the shortest there is, equal ones, which share steps, and different ones.
+#[test]
+fn the_longest_horizon_has_no_more_steps_than_the_limit() {
+    for periods in [&[1][..], &[2], &[3, 3, 3], &[1, 2, 3, 7], &[1_000, 999, 1_000, 64], &[1 << 30]] {
+        let mut policy = Edf::new(model(0));
+        let mut distinct = periods.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        for (key, period) in (0..).zip(periods) {
+            policy.insert(StageKey(key), &demand(0, *period, 0), Nanos(*period));
+        }
+        let steps = |until: u64| -> u64 { distinct.iter().map(|period| until / period).sum() };
+        let longest = policy.horizon_max() as u64;
+        assert!(u128::from(steps(longest)) <= STEPS_MAX, "{periods:?}: {longest}");
+        let slightly_longer = longest + longest / 1_000 + distinct.iter().max().unwrap();
+        assert!(u128::from(steps(slightly_longer)) >= STEPS_MAX, "{periods:?}: {longest}");
+    }
+}
+
+/// A horizon moves beyond what is wanted by a quarter, so that it seldom moves, and by no more, because steps
+/// cost memory and time; and never beyond the longest.
+#[test]
+fn a_horizon_moves_by_a_quarter_more_than_is_wanted() {
+    let mut policy = Edf::new(model(0));
+    policy.insert(StageKey(0), &demand(1, 1_000, 0), Nanos(1_000));
+    for (wanted, from) in [(0, 0), (1_000, 0), (5_000, 0), (10, 6_250), (1_000_000, 7_000)] {
+        assert!(policy.extend(wanted));
+        let asked = wanted.max(from);
+        let moved = policy.stairs.horizon;
+        assert!((asked + asked / 4..=asked + asked / 4 + 2_000).contains(&moved), "{wanted}: {moved}");
+    }
+    assert!(policy.extend(i64::MAX));
+    assert_eq!(policy.stairs.horizon, policy.horizon_max());
+    assert!(!policy.extend(i64::MAX), "it is the longest");
+}
+
 /// A channel with zero cost is never late, however long others block; one with a cost is.
 #[test]
 fn qpa_finds_no_lateness_for_a_demand_of_zero() {
@@ -421,6 +459,68 @@ fn tiny_demand(rng: &mut SmallRng) -> Demand {
     let period = rng.random_range(6..24);
     let unit_cost_max = Nanos(rng.random_range(1..=cost));
     Demand { unit_cost_max, ..demand(cost, period, rng.random_range(0..7)) }
+}
+
+/// The intervals of a search are the whole time up to the horizon, without gaps and overlaps. In none of them
+/// does change what is due or what blocks: a unit of others, or one of the newcomer, which has an end of its
+/// own.
+#[test]
+fn a_search_looks_at_each_time_once_with_what_is_due_and_what_blocks_then() {
+    let (mut own_end, mut own_end_at_a_step) = (0, 0);
+    for seed in 0..200 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut policy = Edf::new(tiny_model(&mut rng));
+        for key in 0..4 {
+            policy.insert(StageKey(key), &tiny_demand(&mut rng), Nanos(rng.random_range(8..60)));
+        }
+        policy.extend(rng.random_range(1..2_000));
+        let Edf { stairs, blocking, .. } = &policy;
+        let newcomer = Newcomer {
+            cost: 1,
+            period: 1,
+            blocking: blocking.by(Nanos(rng.random_range(0..7))),
+            blocks_until: rng.random_range(-3..60),
+        };
+        let search =
+            Search { stairs, blocking, tail: Tail { offset: 0, free_share: 0 }, rho_ppm: 0, newcomer };
+        let ends = stairs.blocks.iter().skip(1).map(|block| block.first()).chain([stairs.horizon]);
+        let (mut intervals, mut before) = (Vec::new(), 0);
+        for (index, end) in ends.enumerate() {
+            let mut of_block = Vec::new();
+            let each = |interval: &Interval| {
+                of_block.push(*interval);
+                Ok::<(), NoBound>(())
+            };
+            search.intervals(index, end, before, each).expect("none is refused");
+            intervals.extend(of_block.iter().rev().copied());
+            before += stairs.blocks[index].added;
+        }
+        let bounds = intervals.iter().map(|interval| (interval.start, interval.end));
+        let starts = intervals.iter().map(|interval| interval.start).chain([stairs.horizon]);
+        assert!(bounds.eq(starts.clone().zip(starts.skip(1))), "seed {seed}: gaps or overlaps");
+        let steps: Vec<_> = stairs.blocks.iter().flat_map(|block| &block.steps).collect();
+        for interval in &intervals {
+            let Interval { start, end, free, demand, .. } = *interval;
+            // What is due at the horizon itself must fit, too.
+            assert!(start < end || start == stairs.horizon, "seed {seed}: {interval:?}");
+            let due =
+                |at: i64| steps.iter().take_while(|step| step.at <= at).map(|step| step.added).sum::<i64>();
+            let own = |at: i64| if at < newcomer.blocks_until { newcomer.blocking } else { 0 };
+            for at in [start, start.max(end - 1)] {
+                let blocks = blocking.at(at).max(own(at));
+                assert_eq!(
+                    (demand, interval.blocking),
+                    (due(at), blocks),
+                    "seed {seed}: {interval:?} at {at}"
+                );
+            }
+            assert_eq!(free, stairs.free(start), "seed {seed}: {interval:?}");
+        }
+        let at_a_step = steps.iter().any(|step| step.at == newcomer.blocks_until);
+        own_end += u32::from(intervals.iter().any(|interval| interval.start == newcomer.blocks_until));
+        own_end_at_a_step += u32::from(at_a_step);
+    }
+    assert!(own_end > 100 && own_end_at_a_step > 25, "{own_end} {own_end_at_a_step}");
 }
 
 /// In stages of a few nanoseconds each tick counts: what is offered is the least bound that fits at every time, QPA says the

@@ -120,7 +120,7 @@ impl Place<'_> {
     }
 
     /// The work, with `jobs` own messages, before the last segment's second tick, if that is at `at`.
-    fn work(&self, blocking: Nanos, jobs: u64, at: Nanos) -> Nanos {
+    pub(super) fn work(&self, blocking: Nanos, jobs: u64, at: Nanos) -> Nanos {
         blocking + (self.own.cost * jobs - self.safe()) + self.of_others(at)
     }
 
@@ -155,7 +155,7 @@ impl Place<'_> {
         Some(worst)
     }
 
-    fn work_of_busy_period(&self, at: Nanos) -> Nanos {
+    pub(super) fn work_of_busy_period(&self, at: Nanos) -> Nanos {
         self.blocking + self.own.within(at) + self.of_others(at)
     }
 

@@ -262,6 +262,49 @@ fn caches_change_no_decision() {
     assert!(admitted > 800 && refused > 800, "{admitted} {refused}");
 }
 
+/// Whatever channels come and go: a stored window has just so much time to spare as if it were computed anew,
+/// with no less blocking than there is. If it had less, response times would be computed for nothing.
+#[test]
+fn a_stored_window_has_the_time_to_spare_that_is_left_in_it() {
+    let (mut checked, mut blocked, mut gone) = (0, 0, 0);
+    for (seed, order) in
+        (0..40).flat_map(|seed| [Order::Ranks, Order::Levels, Order::Rates].map(|order| (seed, order)))
+    {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut policy = Ranked::new(random_model(&mut rng), order);
+        for key in 0..30 {
+            let kind = random_demand(&mut SmallRng::seed_from_u64(rng.random_range(0..9)));
+            let cost = kind.cost / 3 + Nanos(1);
+            let demand = Demand { cost, unit_cost_max: kind.unit_cost_max.min(cost), ..kind };
+            if let Ok(Offer { bound }) = policy.offer(&demand, LIMIT) {
+                let _ = policy.hold(StageKey(key), &demand, bound * rng.random_range(1..5));
+            }
+            if rng.random_bool(0.2) {
+                gone += u32::from(policy.release(StageKey(rng.random_range(0..30))));
+            }
+            for index in 0..policy.len() {
+                let Entry { demand, kind, witness: Some(stored), .. } = policy.entries[index] else {
+                    continue;
+                };
+                let end = policy.peers(index).end;
+                let mut ahead = policy.ahead_of(end);
+                ahead.remove(kind);
+                let blocking = policy.model.blocking.by(policy.unit_from(end));
+                let place = policy.place(&demand, &ahead, stored.blocking);
+                // A window is that of a first message or that of a busy period.
+                let spare =
+                    [place.work(stored.blocking, 1, stored.window), place.work_of_busy_period(stored.window)]
+                        .map(|work| stored.window.checked_sub(work));
+                assert!(spare.contains(&Some(stored.spare)), "seed {seed}, {order:?}: {stored:?}, {spare:?}");
+                assert!(stored.blocking >= blocking, "seed {seed}, {order:?}: {stored:?}, {blocking}");
+                checked += 1;
+                blocked += u32::from(stored.blocking > policy.model.blocking.by(Nanos::ZERO));
+            }
+        }
+    }
+    assert!(checked > 10_000 && blocked > 3_000 && gone > 150, "{checked} {blocked} {gone}");
+}
+
 #[test]
 fn levels_are_half_octaves_and_cover_everything() {
     assert_eq!(level(Nanos::ZERO), 0);

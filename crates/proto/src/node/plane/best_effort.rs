@@ -144,7 +144,7 @@ impl<M: Memory> Binding<M> {
     /// The sender's place. A new sender replaces the one that has been idle longest.
     fn sender(&mut self, header: &Header, now: Instant) -> usize {
         // A sender needs no room for reassembly until it has sent a message of several fragments.
-        let whole = self.message_bytes_max.max(1);
+        let whole = self.message_bytes_max;
         let cut = |header: &Header| header.fragment_bytes().unwrap_or(whole);
         let size = if header.fragments == 1 { whole } else { cut(header) };
         let known = self.senders.iter().position(|s| s.path == header.path);

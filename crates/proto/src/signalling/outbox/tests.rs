@@ -304,23 +304,21 @@ fn what_goes_first_waits_for_a_few_packets() {
     }
 }
 
-/// When all kinds wait without end, each has its share of the bytes.
-#[test]
-fn every_kind_has_its_share() {
-    let mut outbox = Outbox::default();
+/// Sends `messages` while the kinds `waiting` always wait. Returns the bytes of each kind.
+fn bytes_sent(outbox: &mut Outbox, waiting: [bool; 3], messages: u32) -> [usize; 3] {
     let mut bytes = [0; 3];
-    for number in 0..20_000 {
-        while outbox.standing.len() < 10 {
+    for number in 0..messages {
+        while waiting[0] && outbox.standing.len() < 10 {
             outbox.queue_message(&Message::Confirm { path: path(number) }).expect("it encodes");
         }
-        while outbox.answers.len() < 10 {
+        while waiting[1] && outbox.answers.len() < 10 {
             let answer = Message::Refuse { path: path(50_000 + number), refusal: refusal() };
             outbox.answer(source(1), &answer).expect("it encodes");
         }
-        while outbox.asks.len() < 10 {
+        while waiting[2] && outbox.asks.len() < 10 {
             outbox.ask(source(2), &request(2), Instant::ZERO).expect("it encodes");
         }
-        let next = outbox.next().expect("all wait");
+        let next = outbox.next().expect("some wait");
         let kind = match Message::decode(&next) {
             Some(Message::Confirm { .. }) => 0,
             Some(Message::Refuse { .. }) => 1,
@@ -328,9 +326,34 @@ fn every_kind_has_its_share() {
         };
         bytes[kind] += next.len();
     }
+    bytes
+}
+
+/// Of seven parts of the bytes, in hundredths: those of each kind.
+fn parts(bytes: [usize; 3]) -> [usize; 3] {
     let all: usize = bytes.iter().sum();
-    let parts = bytes.map(|bytes| (bytes * 700).div_ceil(all));
+    bytes.map(|bytes| (bytes * 700).div_ceil(all))
+}
+
+/// When all kinds wait without end, each has its share of the bytes.
+#[test]
+fn every_kind_has_its_share() {
+    let parts = parts(bytes_sent(&mut Outbox::default(), [true; 3], 20_000));
     assert!((399..=402).contains(&parts[0]) && (199..=202).contains(&parts[1]), "{parts:?}");
+}
+
+/// However long some kinds had the link alone, the others have saved nothing up: from when all wait on, each
+/// has its share of the bytes, with a few messages' difference.
+#[test]
+fn a_kind_that_did_not_wait_has_its_share_afterwards_and_no_more() {
+    for alone in 1..7 {
+        let mut outbox = Outbox::default();
+        bytes_sent(&mut outbox, [0, 1, 2].map(|kind| alone >> kind & 1 == 1), 2_000);
+        let parts = parts(bytes_sent(&mut outbox, [true; 3], 1_000));
+        for (part, share) in parts.into_iter().zip([400, 200, 100]) {
+            assert!(part.abs_diff(share) <= 8, "{alone:03b} alone: {parts:?}");
+        }
+    }
 }
 
 /// A request that has waited for its time is refused. Time without a neighbour does not count.
