@@ -33,6 +33,11 @@ pub(crate) fn payload(packet: &[u8]) -> Option<(u32, &[u8])> {
     (!tcp.payload().is_empty()).then(|| (tcp.seq_number().0 as u32, tcp.payload()))
 }
 
+/// Whether a packet ends the stream.
+pub(crate) fn has_fin(packet: &[u8]) -> bool {
+    layout(packet).is_ok_and(|layout| TcpPacket::new_unchecked(&packet[layout.tcp]).fin())
+}
+
 /// Removes so many bytes from the front of a packet's data, all of them if there are fewer.
 pub(crate) fn cut_front(packet: &mut Vec<u8>, bytes: usize) {
     let Ok(layout) = layout(packet) else { return };

@@ -17,6 +17,11 @@ pub(crate) const TIMEOUT_MIN: Nanos = Nanos::from_secs(1);
 /// The longest wait for a probe of a repair. One that would wait longer is left to the machine (RFC 6298 2.5: a timeout may be
 /// bounded by 60 s).
 pub(crate) const REPAIR_PROBE_MAX: Nanos = Nanos::from_secs(60);
+/// The shortest and the longest time after which the oldest segment in flight leaves again although the machine has not sent it: above
+/// the machine's first timeout of a second and its longest of a minute.
+pub(crate) const FORGOTTEN_MIN: Nanos = Nanos::from_secs(3);
+/// See [`FORGOTTEN_MIN`].
+pub(crate) const FORGOTTEN_MAX: Nanos = Nanos::from_secs(90);
 /// Segments that one acknowledgement counts as, at most: the work of a unit is bounded. A kernel takes 64 KiB at once, and
 /// acknowledges them together.
 pub(crate) const ACK_PARTS_MAX: u32 = 48;

@@ -219,12 +219,6 @@ impl Machine {
         socket.set_timeout(is_waiting.then_some(timeout));
     }
 
-    /// Whether a timer runs other than the user timeout, which is armed again when it counts.
-    pub(crate) fn has_timer(&mut self, now: Instant) -> bool {
-        self.socket_mut().set_timeout(None);
-        self.interface.poll_at(time_of(now), &self.sockets).is_some()
-    }
-
     /// Time of the next work of `output`; `now` if at once, `None` if only a packet or the program can cause
     /// some.
     pub(crate) fn deadline(&mut self, now: Instant) -> Option<Instant> {

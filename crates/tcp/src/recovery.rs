@@ -31,6 +31,8 @@ pub(crate) struct Acknowledgement {
     pub(crate) is_bare: bool,
     /// Whether the peer acknowledges selectively.
     pub(crate) has_sack: bool,
+    /// Whether the peer has room for a full segment.
+    pub(crate) has_room: bool,
     /// The timestamp that it echoes.
     pub(crate) echo: Option<u32>,
 }
@@ -220,6 +222,10 @@ impl Recovery {
             if news_bytes > 0 {
                 self.reordering.shows_more();
             }
+            return 0;
+        }
+        if is_repeat && !it.has_room {
+            // For the third the machine would send a full segment, and bytes beyond the window would count as sent.
             return 0;
         }
         if is_repeat {

@@ -1,6 +1,6 @@
-//! What is in flight without a timer. Beside a window that was closed and opens again, the machine ends its timer though data or a FIN
-//! are not acknowledged: what was lost of that would never leave again. So the oldest segment has a timer of its own then: a second,
-//! and twice as long each time, up to a minute (RFC 6298 2.4, 5.5).
+//! What is in flight and never leaves again. Beside a window that closes and opens, the machine ends its timer though data or a FIN are
+//! not acknowledged, or it probes the window instead. So the oldest segment has a timer of its own, which never runs out before the
+//! machine's: three seconds, and twice as long each time that the segment leaves again, whoever sends it.
 
 use alloc::vec::Vec;
 
@@ -8,24 +8,18 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::{Connection, State};
 use crate::edge;
-use crate::limits::{REPAIR_PROBE_MAX, TIMEOUT_MIN};
+use crate::limits::{FORGOTTEN_MAX, FORGOTTEN_MIN};
 use crate::sequence::before;
 
-/// The timer of what the machine has forgotten.
-#[derive(Debug)]
+/// The timer of the oldest segment in flight.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Forgotten {
-    /// When the oldest segment leaves once more.
-    due: Option<Instant>,
-    /// How long it waits then.
+    /// Its first byte.
+    una: u32,
+    /// How long it waits.
     wait: Nanos,
-    /// The oldest byte that was not acknowledged when the time was set.
-    una: Option<u32>,
-}
-
-impl Default for Forgotten {
-    fn default() -> Self {
-        Self { due: None, wait: TIMEOUT_MIN, una: None }
-    }
+    /// When it leaves once more.
+    due: Instant,
 }
 
 impl Connection {
@@ -37,33 +31,36 @@ impl Connection {
             && before(place.una, place.sent)
     }
 
-    /// When what is in flight leaves once more; `None` while another timer runs for it. That of the machine's keep-alive is none.
+    /// When what is in flight leaves once more, if nothing else has it leave before.
     pub(super) fn forgotten_deadline(&mut self, now: Instant) -> Option<Instant> {
-        let una = self.place().una;
-        if self.probes.forgotten.una != Some(una) || !self.is_unacknowledged() {
-            self.probes.forgotten = Forgotten { una: Some(una), ..Forgotten::default() };
-        }
-        let has_probe = self.probes.tail.due().is_some() || self.probes.repair.due().is_some();
-        let has_timer = |connection: &mut Self| {
-            connection.config.keep_alive.is_none() && connection.machine.has_timer(now)
-        };
-        if !self.is_unacknowledged() || has_probe || has_timer(self) {
-            self.probes.forgotten.due = None;
+        if !self.is_unacknowledged() {
+            self.probes.forgotten = None;
             return None;
         }
-        let forgotten = &mut self.probes.forgotten;
-        Some(*forgotten.due.get_or_insert(now + forgotten.wait))
+        let una = self.place().una;
+        if self.probes.forgotten.is_none_or(|forgotten| forgotten.una != una) {
+            let wait = self.rtt.smoothed().map_or(FORGOTTEN_MIN, |span| (span * 6).max(FORGOTTEN_MIN));
+            self.probes.forgotten = Some(Forgotten { una, wait, due: now + wait });
+        }
+        self.probes.forgotten.map(|forgotten| forgotten.due)
+    }
+
+    /// The oldest segment has left again.
+    pub(super) fn oldest_left_again(&mut self, now: Instant) {
+        if let Some(forgotten) = &mut self.probes.forgotten {
+            forgotten.wait = (forgotten.wait * 2).min(FORGOTTEN_MAX);
+            forgotten.due = now + forgotten.wait;
+        }
     }
 
     /// Makes the oldest segment if it is due, in `packet`.
     pub(super) fn repeat_forgotten(&mut self, now: Instant, packet: &mut Vec<u8>) -> bool {
-        if self.probes.forgotten.due.is_none_or(|due| now < due) || !self.is_unacknowledged() {
-            return false;
+        let is_due = self.forgotten_deadline(now).is_some_and(|due| due <= now);
+        if is_due {
+            self.oldest_left_again(now);
+            self.write_oldest(now, packet);
         }
-        self.probes.forgotten.wait = (self.probes.forgotten.wait * 2).min(REPAIR_PROBE_MAX);
-        self.probes.forgotten.due = Some(now + self.probes.forgotten.wait);
-        self.write_oldest(now, packet);
-        true
+        is_due
     }
 
     /// Writes as much of the oldest data in flight as a segment and the window hold, one byte at least, with the FIN if it follows.

@@ -184,7 +184,7 @@ impl Connection {
         let (is_bare, has_sack) = (segment.length() == 0, self.ahead.has_sack());
         let is_new = before(self.place().una, ack);
         let echo = segment.timestamp.map(|(_, echo)| echo);
-        let it = Acknowledgement { ack, window, is_bare, has_sack, echo };
+        let it = Acknowledgement { ack, window, is_bare, has_sack, has_room: self.has_full_window(), echo };
         let times = self.recovery.acknowledged(it, blocks);
         // What is new to the machine is kept from it in no case.
         times.max(u32::from(is_new))

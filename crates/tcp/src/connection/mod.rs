@@ -111,7 +111,7 @@ struct Misfits {
 struct Probes {
     tail: Tail,
     repair: Repair,
-    forgotten: Forgotten,
+    forgotten: Option<Forgotten>,
 }
 
 /// A TCP connection.

@@ -179,9 +179,17 @@ impl Connection {
     /// Gives the data of a leaving packet to the recovery. Where it is the oldest once more, after a timeout, large
     /// packets may be lost on the path (RFC 4821 7.7).
     fn watch_path(&mut self, now: Instant, was_sent: u32, packet: &[u8]) {
-        let Some((seq, payload)) = edge::payload(packet) else { return };
+        let Some((seq, payload)) = edge::payload(packet) else {
+            if edge::has_fin(packet) {
+                self.oldest_left_again(now);
+            }
+            return;
+        };
         let end = seq.wrapping_add(payload.len() as u32);
         let is_again = !payload.is_empty() && before(seq, was_sent);
+        if is_again && seq == self.place().una {
+            self.oldest_left_again(now);
+        }
         self.recovery.count_resent(u64::from(is_again));
         if is_again {
             self.ahead.lost();

@@ -72,6 +72,7 @@ impl Connection {
         self.rtt.sent_again();
         self.recovery.count_resent(1);
         self.recovery.sent_once_more();
+        self.oldest_left_again(now);
         self.probes.repair.unanswered += 1;
         self.probes.repair.due = self.repair_span().map(|span| now + span);
         true

@@ -26,9 +26,10 @@ fn send(recovery: &mut Recovery, at: u32, sent: u32) -> bool {
 
 fn acknowledge(recovery: &mut Recovery, at: u32) -> bool {
     let ack = START.wrapping_add(at);
-    recovery
-        .acknowledged(Acknowledgement { ack, window: 500, is_bare: true, has_sack: false, echo: None }, &[])
-        > 0
+    recovery.acknowledged(
+        Acknowledgement { ack, window: 500, is_bare: true, has_sack: false, has_room: true, echo: None },
+        &[],
+    ) > 0
 }
 
 fn taken(recovery: &mut Recovery) -> Option<(u32, Vec<u8>)> {
@@ -136,12 +137,21 @@ fn only_duplicate_acknowledgements_begin_a_recovery() {
         acknowledge(&mut recovery, 0);
         for _ in 0..3 {
             recovery.acknowledged(
-                Acknowledgement { ack: START, window: 500, is_bare, has_sack: false, echo: None },
+                Acknowledgement {
+                    ack: START,
+                    window: 500,
+                    is_bare,
+                    has_sack: false,
+                    has_room: true,
+                    echo: None,
+                },
                 &[],
             );
         }
-        recovery
-            .acknowledged(Acknowledgement { ack: START, window, is_bare, has_sack: false, echo: None }, &[]);
+        recovery.acknowledged(
+            Acknowledgement { ack: START, window, is_bare, has_sack: false, has_room: true, echo: None },
+            &[],
+        );
         send(&mut recovery, 0, 4_000);
         assert_eq!(recovery.until.is_some(), is_begun, "{window} {is_bare}");
     }
@@ -171,7 +181,14 @@ fn acknowledge_blocks(recovery: &mut Recovery, at: u32, blocks: &[(u32, u32)]) -
     let number = |at: u32| START.wrapping_add(at);
     let blocks: Vec<_> = blocks.iter().map(|(from, to)| (number(*from), number(*to))).collect();
     recovery.acknowledged(
-        Acknowledgement { ack: number(at), window: 500, is_bare: true, has_sack: true, echo: None },
+        Acknowledgement {
+            ack: number(at),
+            window: 500,
+            is_bare: true,
+            has_sack: true,
+            has_room: true,
+            echo: None,
+        },
         &blocks,
     ) > 0
 }
@@ -231,7 +248,14 @@ fn a_duplicate_in_a_recovery_counts_for_each_segment_that_has_arrived() {
     (0..80).for_each(|segment| assert!(!send(&mut recovery, segment * 1_000, segment * 1_000)));
     acknowledge(&mut recovery, 0);
     let times = |recovery: &mut Recovery, to: u32| {
-        let it = Acknowledgement { ack: START, window: 500, is_bare: true, has_sack: true, echo: None };
+        let it = Acknowledgement {
+            ack: START,
+            window: 500,
+            is_bare: true,
+            has_sack: true,
+            has_room: true,
+            echo: None,
+        };
         recovery.acknowledged(it, &[(START.wrapping_add(1_000), START.wrapping_add(to))])
     };
     for segments in [2, 6, 10] {
@@ -279,6 +303,7 @@ fn a_path_that_reorders_needs_more_to_show_a_loss() {
         window: 500,
         is_bare: true,
         has_sack: true,
+        has_room: true,
         echo: Some(490),
     };
     assert_eq!(recovery.acknowledged(late(40_000), &[]), 1);
