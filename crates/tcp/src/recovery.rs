@@ -164,7 +164,7 @@ impl Recovery {
 
     /// The oldest segment leaves once more, beside the machine.
     pub(crate) const fn sent_once_more(&mut self) {
-        self.reordering.is_open();
+        self.reordering.forget();
     }
 
     /// The machine is told of a loss by duplicate acknowledgements that the peer has not sent.
@@ -217,26 +217,8 @@ impl Recovery {
         self.duplicates.window = it.window;
         let news_bytes = self.note(blocks);
         self.reordering.reported(it.ack, blocks);
-        if is_repeat && !blocks.is_empty() && !self.is_repairing() {
-            // The machine would count three; here the path's order counts, too.
-            if news_bytes > 0 {
-                self.reordering.shows_more();
-            }
-            return 0;
-        }
-        if is_repeat && !it.has_room {
-            // For the third the machine would send a full segment, and bytes beyond the window would count as sent.
-            return 0;
-        }
         if is_repeat {
-            self.duplicates.repeats = self.duplicates.repeats.saturating_add(1);
-            let is_recovering = self.until.is_some();
-            let fills = news_bytes > 0 && is_recovering && self.fill_next();
-            if self.is_partial || fills {
-                return 0;
-            }
-            let segments = news_bytes / self.longest_bytes.max(1) as u32;
-            return if is_recovering { segments.clamp(1, ACK_PARTS_MAX) } else { 1 };
+            return self.repeated(it.has_room, !blocks.is_empty(), news_bytes);
         }
         (self.duplicates.repeats, self.duplicates.is_answered) = (0, false);
         if before(self.start, it.ack) {
@@ -246,16 +228,32 @@ impl Recovery {
         1
     }
 
+    /// Handles a duplicate that shows so many more bytes as arrived; returns how many times the machine gets it.
+    fn repeated(&mut self, has_room: bool, has_blocks: bool, news_bytes: u32) -> u32 {
+        if has_blocks && !self.is_repairing() {
+            // The machine would count three; here the path's order counts, too.
+            if news_bytes > 0 {
+                self.reordering.shows_more();
+            }
+            return 0;
+        }
+        let is_recovering = self.until.is_some();
+        let fills = news_bytes > 0 && is_recovering && self.fill_next();
+        // For the third the machine would send a full segment: without room for it, bytes beyond the window would count as sent.
+        if fills || self.is_partial || !has_room {
+            return 0;
+        }
+        self.duplicates.repeats = self.duplicates.repeats.saturating_add(1);
+        let segments = news_bytes / self.longest_bytes.max(1) as u32;
+        if is_recovering { segments.clamp(1, ACK_PARTS_MAX) } else { 1 }
+    }
+
     /// Notes what the peer has beyond the oldest hole; how many bytes of it are news. A block outside of what is in flight is none
     /// of this connection's, or a duplicate (RFC 2883).
     fn note(&mut self, blocks: &[(u32, u32)]) -> u32 {
-        let known = self.sacked.bytes();
-        for (from, to) in blocks {
-            if before(self.start, *from) && at_or_after(self.sent, *to) {
-                self.sacked.add(*from, *to);
-            }
-        }
-        self.sacked.bytes().saturating_sub(known)
+        let is_in_flight =
+            |(from, to): &&(u32, u32)| before(self.start, *from) && at_or_after(self.sent, *to);
+        blocks.iter().filter(is_in_flight).map(|(from, to)| self.sacked.add(*from, *to)).sum()
     }
 
     /// Has the next hole sent again, if one counts as lost; whether there is one.

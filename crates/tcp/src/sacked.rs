@@ -15,15 +15,16 @@ pub(crate) struct Sacked {
 
 impl Sacked {
     /// Notes a range from `from` to before `to`, both between the oldest byte in flight and the end of what was sent. Returns
-    /// whether it was news.
-    pub(crate) fn add(&mut self, from: u32, to: u32) -> bool {
+    /// how many bytes of it were news.
+    pub(crate) fn add(&mut self, from: u32, to: u32) -> u32 {
         if !before(from, to) || self.ranges.iter().any(|(a, b)| at_or_after(from, *a) && at_or_after(*b, to))
         {
-            return false;
+            return 0;
         }
         let touches = |(a, b): &(u32, u32)| at_or_after(to, *a) && at_or_after(*b, from);
-        let (mut first, mut end) = (from, to);
+        let (mut first, mut end, mut known) = (from, to, 0);
         for (a, b) in self.ranges.iter().filter(|range| touches(range)) {
+            known += b.wrapping_sub(*a);
             first = if before(*a, first) { *a } else { first };
             end = later(end, *b);
         }
@@ -31,7 +32,7 @@ impl Sacked {
         let at = self.ranges.iter().position(|(a, _)| before(first, *a)).unwrap_or(self.ranges.len());
         self.ranges.insert(at, (first, end));
         self.ranges.truncate(SACKED_MAX);
-        true
+        end.wrapping_sub(first) - known
     }
 
     /// Everything before `ack` was acknowledged.
@@ -62,11 +63,6 @@ impl Sacked {
             start = later(start, *b);
         }
         None
-    }
-
-    /// How many bytes are known.
-    pub(crate) fn bytes(&self) -> u32 {
-        self.ranges.iter().map(|(from, to)| to.wrapping_sub(*from)).sum()
     }
 
     fn bytes_above(&self, seq: u32) -> u32 {
@@ -101,8 +97,9 @@ mod tests {
         assert_eq!(shown(&sacked(&[(2_000, 3_000), (1_500, 2_500)])), [(1_500, 3_000)]);
         assert_eq!(shown(&sacked(&[(3_000, 3_000), (3_000, 2_000)])), []);
         let mut known = sacked(&[(1_000, 3_000)]);
-        assert!(!known.add(BASE.wrapping_add(1_000), BASE.wrapping_add(2_000)), "no news");
-        assert!(known.add(BASE.wrapping_add(2_000), BASE.wrapping_add(3_001)));
+        let mut news = |from, to| known.add(BASE.wrapping_add(from), BASE.wrapping_add(to));
+        assert_eq!([news(1_000, 2_000), news(2_000, 3_001), news(5_000, 5_010)], [0, 1, 10]);
+        assert_eq!([news(500, 6_000), news(500, 6_000)], [5_500 - 2_011, 0], "what is between them");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What is in flight and never leaves again. Beside a window that closes and opens, the machine ends its timer though data or a FIN are
-//! not acknowledged, or it probes the window instead. So the oldest segment has a timer of its own, which never runs out before the
-//! machine's: three seconds, and twice as long each time that the segment leaves again, whoever sends it.
+//! not acknowledged, or it probes the window instead. So the oldest segment has a timer of its own: three seconds or six round
+//! trips, and twice as long each time that the segment leaves again, whoever sends it. The machine's timer, where it runs, is shorter.
 
 use alloc::vec::Vec;
 

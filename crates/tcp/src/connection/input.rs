@@ -143,18 +143,10 @@ impl Connection {
             Verdict::Pass(changes) => {
                 self.note_urgent(segment, place);
                 let blocks = if self.ahead.has_sack() { wire::sacked(packet) } else { Vec::new() };
-                if !is_old(segment, place) {
-                    let times = self.recovers(segment, changes, &blocks);
-                    self.probe_answered(now, segment, window, &blocks);
-                    if self.repeats_ack_before_fin(segment, place) {
-                        return Received::Processed;
-                    }
-                    if times == 0 {
-                        self.note_loss(now);
-                        self.plan_probe(now);
-                        return Received::Processed;
-                    }
-                    self.tell_machine(now, window, times - 1);
+                if !is_old(segment, place)
+                    && !self.takes_acknowledgement(now, (segment, changes), window, &blocks)
+                {
+                    return Received::Processed;
                 }
                 self.acknowledge_in_parts(now, (segment, changes), packet, reply);
                 self.deliver(now, segment, packet, changes, reply);
@@ -175,6 +167,30 @@ impl Connection {
         let is_fin_out = matches!(self.state(), State::FinWait1 | State::Closing | State::LastAck);
         let is_bare = segment.length() == 0 && !segment.flags.rst;
         is_fin_out && is_bare && self.unacknowledged_bytes() == 0 && segment.ack == Some(place.una)
+    }
+
+    /// Handles the acknowledgement of a segment before the machine gets it; whether the machine gets the segment. `window` is the field
+    /// that it was given last.
+    fn takes_acknowledgement(
+        &mut self,
+        now: Instant,
+        (segment, changes): (&Segment, Changes),
+        window: u16,
+        blocks: &[(u32, u32)],
+    ) -> bool {
+        let place = self.place();
+        let times = self.recovers(segment, changes, blocks);
+        self.probe_answered(now, segment, window, blocks);
+        if self.repeats_ack_before_fin(segment, place) {
+            return false;
+        }
+        if times == 0 {
+            self.note_loss(now);
+            self.plan_probe(now);
+            return false;
+        }
+        self.tell_machine(now, window, times - 1);
+        true
     }
 
     /// Gives the acknowledgement of a segment to the recovery; how many times the machine gets it.

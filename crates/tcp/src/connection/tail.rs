@@ -171,7 +171,10 @@ impl Connection {
     /// Gives the machine an acknowledgement of what it knows as acknowledged, with this window field, so many times. The peer has not
     /// sent it.
     pub(super) fn tell_machine(&mut self, now: Instant, window: u16, times: u32) {
-        let Some(guard) = self.guard.as_ref().filter(|_| times > 0) else { return };
+        if times == 0 {
+            return;
+        }
+        let Some(guard) = self.guard.as_ref() else { return };
         let place = self.place();
         let timestamp = guard.has_timestamps().then(|| (guard.echo(), 0));
         let segment = Segment {

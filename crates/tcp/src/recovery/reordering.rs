@@ -57,7 +57,7 @@ impl Reordering {
     }
 
     /// What left again may leave for a third time: two copies arrive, and show nothing.
-    pub(super) const fn is_open(&mut self) {
+    pub(super) const fn forget(&mut self) {
         (self.again, self.begun) = (None, None);
     }
 
@@ -83,7 +83,7 @@ impl Reordering {
 
     fn reordered(&mut self) {
         self.segments = (self.segments * 2).min(REORDERED_MAX);
-        self.is_open();
+        self.forget();
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
         order.reported(9_000, &[(2_000, 3_000)]);
         assert_eq!(order.segments(1_000), 6);
         order.begins(1_000, 2_000);
-        order.is_open();
+        order.forget();
         order.reported(9_000, &[(1_000, 2_000)]);
         assert_eq!(order.segments(1_000), 6, "it left a third time");
     }

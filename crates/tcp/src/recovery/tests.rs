@@ -24,12 +24,14 @@ fn send(recovery: &mut Recovery, at: u32, sent: u32) -> bool {
     recovery.left(START.wrapping_add(at), &payload, START.wrapping_add(sent))
 }
 
+/// An acknowledgement without data, blocks and timestamps, with the window of all others.
+fn bare(ack: u32) -> Acknowledgement {
+    Acknowledgement { ack, window: 500, is_bare: true, has_sack: false, has_room: true, echo: None }
+}
+
 fn acknowledge(recovery: &mut Recovery, at: u32) -> bool {
     let ack = START.wrapping_add(at);
-    recovery.acknowledged(
-        Acknowledgement { ack, window: 500, is_bare: true, has_sack: false, has_room: true, echo: None },
-        &[],
-    ) > 0
+    recovery.acknowledged(bare(ack), &[]) > 0
 }
 
 fn taken(recovery: &mut Recovery) -> Option<(u32, Vec<u8>)> {
@@ -136,22 +138,9 @@ fn only_duplicate_acknowledgements_begin_a_recovery() {
         let mut recovery = flight();
         acknowledge(&mut recovery, 0);
         for _ in 0..3 {
-            recovery.acknowledged(
-                Acknowledgement {
-                    ack: START,
-                    window: 500,
-                    is_bare,
-                    has_sack: false,
-                    has_room: true,
-                    echo: None,
-                },
-                &[],
-            );
+            recovery.acknowledged(Acknowledgement { is_bare, ..bare(START) }, &[]);
         }
-        recovery.acknowledged(
-            Acknowledgement { ack: START, window, is_bare, has_sack: false, has_room: true, echo: None },
-            &[],
-        );
+        recovery.acknowledged(Acknowledgement { window, is_bare, ..bare(START) }, &[]);
         send(&mut recovery, 0, 4_000);
         assert_eq!(recovery.until.is_some(), is_begun, "{window} {is_bare}");
     }
@@ -180,17 +169,7 @@ fn the_copy_holds_each_byte_once() {
 fn acknowledge_blocks(recovery: &mut Recovery, at: u32, blocks: &[(u32, u32)]) -> bool {
     let number = |at: u32| START.wrapping_add(at);
     let blocks: Vec<_> = blocks.iter().map(|(from, to)| (number(*from), number(*to))).collect();
-    recovery.acknowledged(
-        Acknowledgement {
-            ack: number(at),
-            window: 500,
-            is_bare: true,
-            has_sack: true,
-            has_room: true,
-            echo: None,
-        },
-        &blocks,
-    ) > 0
+    recovery.acknowledged(Acknowledgement { has_sack: true, ..bare(number(at)) }, &blocks) > 0
 }
 
 /// RFC 6675: of eight segments the first, the third and the fourth are lost. Each duplicate with news sends a hole again, and
@@ -248,14 +227,7 @@ fn a_duplicate_in_a_recovery_counts_for_each_segment_that_has_arrived() {
     (0..80).for_each(|segment| assert!(!send(&mut recovery, segment * 1_000, segment * 1_000)));
     acknowledge(&mut recovery, 0);
     let times = |recovery: &mut Recovery, to: u32| {
-        let it = Acknowledgement {
-            ack: START,
-            window: 500,
-            is_bare: true,
-            has_sack: true,
-            has_room: true,
-            echo: None,
-        };
+        let it = Acknowledgement { has_sack: true, ..bare(START) };
         recovery.acknowledged(it, &[(START.wrapping_add(1_000), START.wrapping_add(to))])
     };
     for segments in [2, 6, 10] {
@@ -298,18 +270,32 @@ fn a_path_that_reorders_needs_more_to_show_a_loss() {
     recovery.told_of_loss();
     assert!(!send(&mut recovery, 0, 40_000));
     recovery.began_at(500);
-    let late = |ack: u32| Acknowledgement {
-        ack: START.wrapping_add(ack),
-        window: 500,
-        is_bare: true,
-        has_sack: true,
-        has_room: true,
-        echo: Some(490),
-    };
+    let late =
+        |ack: u32| Acknowledgement { has_sack: true, echo: Some(490), ..bare(START.wrapping_add(ack)) };
     assert_eq!(recovery.acknowledged(late(40_000), &[]), 1);
     (40..80).for_each(|segment| assert!(!send(&mut recovery, segment * 1_000, segment * 1_000)));
     assert!(!acknowledge_blocks(&mut recovery, 40_000, &[(41_000, 46_000)]));
     assert!(!recovery.shows_loss(), "five have overtaken it");
     assert!(!acknowledge_blocks(&mut recovery, 40_000, &[(41_000, 47_000)]));
     assert!(recovery.shows_loss());
+}
+
+/// Without room for the full segment that the machine would send for the third, it gets no duplicate; holes are filled all the same.
+#[test]
+fn the_machine_gets_no_duplicate_beside_a_small_window() {
+    let small = |blocks: &[(u32, u32)], recovery: &mut Recovery| {
+        let it = Acknowledgement { has_sack: true, has_room: false, ..bare(START) };
+        recovery.acknowledged(it, blocks)
+    };
+    let mut recovery = flight();
+    acknowledge(&mut recovery, 0);
+    assert_eq!([0; 5].map(|_| small(&[], &mut recovery)), [0; 5]);
+    assert!(send(&mut recovery, 0, 4_000), "a timeout: it has counted nothing");
+    let mut recovery = Recovery::new(START, 16_000);
+    (0..8).for_each(|segment| assert!(!send(&mut recovery, segment * 1_000, segment * 1_000)));
+    acknowledge(&mut recovery, 0);
+    recovery.told_of_loss();
+    assert!(!send(&mut recovery, 0, 8_000), "a recovery");
+    assert_eq!(small(&[(START.wrapping_add(2_000), START.wrapping_add(8_000))], &mut recovery), 0);
+    assert_eq!(taken(&mut recovery), Some((1_000, vec![1; 1_000])));
 }
