@@ -1,5 +1,7 @@
 //! A handshake that a listener has completed, as passed to a connection.
 
+use punctual_analysis::Instant;
+
 use crate::wire::Segment;
 
 /// State of a handshake when its third segment arrives.
@@ -9,8 +11,9 @@ pub(crate) struct Handshake {
     pub(crate) syn: Segment,
     /// The sequence number of our SYN.
     pub(crate) iss: u32,
-    /// Whether a SYN of either end was sent again: the first flight is small then (RFC 5681 3.1).
-    pub(crate) is_repeated: bool,
+    /// When our SYN left. None if a SYN of either end was sent again, or may have been: the round trip is not known then, and the
+    /// first flight is small (RFC 5681 3.1).
+    pub(crate) answered_at: Option<Instant>,
 }
 
 /// A completed handshake.

@@ -14,6 +14,8 @@ pub(crate) const PROBE_MIN: Nanos = Nanos::from_millis(10);
 pub(crate) const PEER_ACK_DELAY: Nanos = Nanos::from_millis(200);
 /// The machine's shortest retransmission timeout (RFC 6298 2.4). A probe that would be later is left to it.
 pub(crate) const TIMEOUT_MIN: Nanos = Nanos::from_secs(1);
+/// The first wait for a probe of a repair where no round trip was measured: between the machine's timeouts, of one second and two.
+pub(crate) const UNMEASURED_PROBE: Nanos = Nanos::from_millis(1_500);
 /// The longest wait for a probe of a repair. One that would wait longer is left to the machine (RFC 6298 2.5: a timeout may be
 /// bounded by 60 s).
 pub(crate) const REPAIR_PROBE_MAX: Nanos = Nanos::from_secs(60);

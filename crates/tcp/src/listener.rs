@@ -106,7 +106,7 @@ impl Listener {
             }
             entry.due = now + FIRST_WAIT * (1 << entry.sent);
             entry.sent += 1;
-            entry.shake.is_repeated = true;
+            entry.shake.answered_at = None;
             self.remember(flow, entry);
             self.write_answer(now, &entry.shake, secrets, None, packet);
             return true;
@@ -141,7 +141,7 @@ impl Listener {
     fn input_syn(&mut self, now: Instant, syn: &Segment, secrets: &Secrets, reply: &mut Vec<u8>) {
         let known = self.half_open.get_mut(&syn.flow).filter(|entry| entry.shake.syn.seq == syn.seq);
         if let Some(entry) = known {
-            entry.shake.is_repeated = true;
+            entry.shake.answered_at = None;
             let shake = entry.shake;
             return self.write_answer(now, &shake, secrets, None, reply);
         }
@@ -150,12 +150,12 @@ impl Listener {
         let syn = *syn;
         if self.half_open.len() < self.backlog {
             let iss = secrets.initial_sequence(syn.flow, now);
-            let shake = Handshake { syn, iss, is_repeated: false };
+            let shake = Handshake { syn, iss, answered_at: Some(now) };
             self.remember(syn.flow, HalfOpen { shake, due: now + FIRST_WAIT, sent: 1 });
             return self.write_answer(now, &shake, secrets, None, reply);
         }
         self.cookies_until = Some(now + COOKIE_LIFE);
-        let shake = Handshake { syn, iss: cookie::bake(secrets, &syn, now), is_repeated: false };
+        let shake = Handshake { syn, iss: cookie::bake(secrets, &syn, now), answered_at: None };
         self.write_answer(now, &shake, secrets, Some(&syn), reply);
     }
 
@@ -200,7 +200,7 @@ impl Listener {
             ..bare(segment.flow)
         };
         // How often its SYN came is not in the cookie.
-        Some(Handshake { syn, iss: segment.ack?.wrapping_sub(1), is_repeated: true })
+        Some(Handshake { syn, iss: segment.ack?.wrapping_sub(1), answered_at: None })
     }
 
     fn write_answer(

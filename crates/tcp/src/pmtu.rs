@@ -1,5 +1,5 @@
-//! The largest packet of the path: from ICMP errors (RFC 1191, RFC 8201), and from retransmissions where a
-//! router drops large packets without an error (a black hole, RFC 4821 7.7).
+//! The largest packet of the path: from ICMP errors (RFC 1191, RFC 8201), and where a router drops large packets without an error (a
+//! black hole, RFC 4821 7.7) from what passes in their place. Loss alone shows no black hole: an outage drops packets of all sizes.
 
 use punctual_analysis::{Instant, Nanos};
 
@@ -7,8 +7,8 @@ use punctual_analysis::{Instant, Nanos};
 const PLATEAUS: &[u16] = &[32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_400, 1_280, 1_024, 576];
 /// Time after which a larger value is tried again (RFC 1191 6.3, RFC 8201 4).
 const RAISE_AFTER: Nanos = Nanos::from_secs(600);
-/// Consecutive timeouts of one full segment that make a black hole likely (RFC 4821 7.7).
-const TIMEOUTS: u8 = 2;
+/// How often in a row a full segment is lost and a short one in its place passes until that counts as a black hole.
+const SHORT_ONES: u8 = 3;
 
 /// State of the path.
 #[derive(Debug)]
@@ -17,14 +17,14 @@ pub(crate) struct PathMtu {
     floor: u16,
     current: u16,
     raise_at: Option<Instant>,
-    repeated: Option<(u32, u8)>,
+    short_ones: u8,
 }
 
 impl PathMtu {
     /// A path over a device that carries `device` bytes; never below the minimum of IPv6 or IPv4.
     pub(crate) fn new(device: u16, is_v6: bool) -> Self {
         let floor = if is_v6 { 1280 } else { 576 };
-        Self { device, floor, current: device.max(floor), raise_at: None, repeated: None }
+        Self { device, floor, current: device.max(floor), raise_at: None, short_ones: 0 }
     }
 
     pub(crate) const fn current(&self) -> u16 {
@@ -49,19 +49,21 @@ impl PathMtu {
         self.current != before
     }
 
-    /// Handles a segment of `packet_bytes` that begins at `seq` and was sent because of a timeout. Returns
-    /// whether the path now counts as smaller.
-    pub(crate) fn timed_out(&mut self, seq: u32, packet_bytes: usize, now: Instant) -> bool {
-        let times = match self.repeated {
-            Some((there, times)) if there == seq => times + 1,
-            _ => 1,
-        };
-        self.repeated = Some((seq, times));
-        if times < TIMEOUTS || packet_bytes <= usize::from(self.floor) {
-            return false;
-        }
-        self.repeated = None;
-        self.lower(self.plateau_below(), now)
+    /// The largest packet that every path carries.
+    pub(crate) const fn floor(&self) -> u16 {
+        self.floor
+    }
+
+    /// A full segment was lost, at least once, and a short one in its place has passed. Returns whether the path now counts as smaller:
+    /// at the third time in a row, and at each further one.
+    pub(crate) fn short_passed(&mut self, now: Instant) -> bool {
+        self.short_ones = self.short_ones.saturating_add(1);
+        self.short_ones >= SHORT_ONES && self.lower(self.plateau_below(), now)
+    }
+
+    /// A full segment has passed.
+    pub(crate) const fn full_passed(&mut self) {
+        self.short_ones = 0;
     }
 
     /// Time at which the device's size is tried again.
@@ -120,24 +122,29 @@ mod tests {
         assert_eq!(path.current(), 1492);
     }
 
+    /// On a path that loses packets of all sizes a full segment passes now and then.
     #[test]
-    fn a_black_hole_is_found_by_the_second_timeout_of_a_segment() {
+    fn three_short_segments_in_place_of_full_ones_show_a_black_hole() {
         let mut path = PathMtu::new(1500, false);
-        assert!(!path.timed_out(1, 1500, NOW));
-        assert!(path.timed_out(1, 1500, NOW));
+        assert!(!path.short_passed(NOW) && !path.short_passed(NOW));
+        path.full_passed();
+        assert!(!path.short_passed(NOW) && !path.short_passed(NOW));
+        assert_eq!(path.current(), 1500);
+        assert!(path.short_passed(NOW));
         assert_eq!(path.current(), 1492);
-        assert!(!path.timed_out(2, 1492, NOW));
-        assert!(!path.timed_out(3, 1492, NOW), "another segment begins anew");
-        assert!(!path.timed_out(4, 60, NOW) && !path.timed_out(4, 60, NOW), "a small one proves nothing");
+        assert!(path.short_passed(NOW), "the next size does not pass either");
+        assert_eq!(path.current(), 1400);
+        path.full_passed();
+        assert!(!path.short_passed(NOW), "a size that passes ends the search");
     }
 
-    /// The smallest packet that every path carries proves nothing by its loss; one byte more does.
     #[test]
-    fn a_packet_of_the_smallest_size_is_no_black_hole() {
-        for (bytes, is_hole) in [(576, false), (577, true)] {
-            let mut path = PathMtu::new(1500, false);
-            assert!(!path.timed_out(1, bytes, NOW));
-            assert_eq!(path.timed_out(1, bytes, NOW), is_hole, "{bytes} bytes");
+    fn the_search_ends_with_the_smallest_size() {
+        for (is_v6, floor) in [(false, 576), (true, 1280)] {
+            let mut path = PathMtu::new(9000, is_v6);
+            while path.short_passed(NOW) || path.current() == 9000 {}
+            assert_eq!((path.current(), path.floor()), (floor, floor));
+            assert!(!path.short_passed(NOW));
         }
     }
 

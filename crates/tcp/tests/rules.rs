@@ -413,3 +413,36 @@ fn a_challenge_shows_the_window_that_was_shown() {
     assert_eq!((challenge.ack, challenge.window), (shown.ack, shown.window));
     assert!(shown.window > 40_000, "scaled by 3: {}", shown.window);
 }
+
+/// RFC 9293 3.10.7.3: the window of our SYN counts until the first acknowledgement, whatever numbers the peer has chosen. A second SYN-ACK
+/// is answered with it, and data right behind the SYN-ACK is taken up to it.
+#[test]
+fn the_window_of_a_syn_counts_until_the_first_acknowledgement() {
+    for irs in [9, 0x7fff_fff0, 0x8000_0000, u32::MAX - 5] {
+        for (receive_bytes, window, shift) in [(1_000, 1_000, 0), (400_000, 65_535, 3)] {
+            let mut network = Network::new(1, Faults::default());
+            let (id, syn) = connect(&mut network, &Config { receive_bytes, ..Config::default() });
+            assert_eq!((u32::from(syn.window), syn.scale), (window, Some(shift)));
+            let flags = Flags { syn: true, ..Flags::default() };
+            let answer = turned(&Segment {
+                seq: irs,
+                ack: Some(syn.seq.wrapping_add(1)),
+                window: 4_000,
+                flags,
+                ..syn
+            });
+            assert_eq!(network.give(0, &answer, &[]), None);
+            let again = network.give(0, &answer, &[]).expect("a challenge");
+            assert_eq!(u32::from(again.window), window >> shift, "irs {irs}");
+            let seq = irs.wrapping_add(1);
+            let data =
+                Segment { seq, flags: Flags::default(), mss: None, scale: None, sack: false, ..answer };
+            for (bytes, taken) in [(1_001, window > 1_000), (1_000, true)] {
+                let before = network.at(0, id).readable_bytes();
+                network.give(0, &data, &vec![7; bytes]);
+                let came = network.at(0, id).readable_bytes() > before;
+                assert!(came == taken || before > 0, "irs {irs}, {bytes} bytes of {window}");
+            }
+        }
+    }
+}

@@ -130,22 +130,6 @@ fn the_end_that_closes_first_waits_two_segment_lifetimes() {
     assert!(waited >= Nanos::from_millis(59_900) && waited <= Nanos::from_secs(60), "{waited}");
 }
 
-/// RFC 4821 7.7: the path carries 1,000 bytes, and no router reports that.
-#[test]
-fn a_black_hole_is_passed() {
-    let mut network = Network::new(1, Faults::default());
-    let ids = network.open(false, &Config::default());
-    network.carries_bytes = 1_300;
-    let mut stream = Stream::new(0, 100_000);
-    let is_done = network.run(Nanos::from_secs(120), |network| {
-        stream.write(network.at(0, ids[0]));
-        stream.read(network.at(1, ids[1]));
-        stream.read == 100_000
-    });
-    assert!(is_done, "{} bytes, MTU {}", stream.read, network.at(0, ids[0]).path_mtu_bytes());
-    assert_eq!(network.at(0, ids[0]).path_mtu_bytes(), 1280);
-}
-
 /// RFC 9293 3.8.6.1: a window that opens while the update is lost is found by a probe.
 #[test]
 fn a_closed_window_is_probed() {

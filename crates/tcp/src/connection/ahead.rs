@@ -72,10 +72,19 @@ impl Ahead {
 impl Connection {
     /// Bytes of data of a full segment.
     pub(super) fn segment_bytes(&self) -> usize {
+        self.segment_bytes_of(self.path.current())
+    }
+
+    /// Bytes of data of a segment that every path carries.
+    pub(super) fn short_segment_bytes(&self) -> usize {
+        self.segment_bytes_of(self.path.floor())
+    }
+
+    fn segment_bytes_of(&self, packet_bytes: u16) -> usize {
         let has_timestamps = self.guard.as_ref().is_some_and(|guard| guard.has_timestamps());
         let options = if has_timestamps { TIMESTAMP_BYTES } else { 0 };
         let headers = TCP_BYTES + if self.flow.is_v6() { IPV6_BYTES } else { IPV4_BYTES };
-        let ours = usize::from(self.path.current()).saturating_sub(headers);
+        let ours = usize::from(packet_bytes).saturating_sub(headers);
         ours.min(usize::from(self.ahead.peer_mss)).saturating_sub(options)
     }
 

@@ -4,15 +4,15 @@ use alloc::vec::Vec;
 
 use punctual_analysis::Instant;
 
+use super::acknowledge::is_old;
 use super::{Connection, Ended, Received, State};
 use crate::config::Config;
 use crate::edge;
 use crate::guard::{Changes, Guard, Place, Verdict};
 use crate::handshake::{Opening, shift_of};
 use crate::machine::MachineState;
-use crate::recovery::Acknowledgement;
 use crate::secrets::Secrets;
-use crate::sequence::{at_or_after, before};
+use crate::sequence::before;
 use crate::wire::{self, Malformed, Segment, bare};
 
 impl Connection {
@@ -29,10 +29,14 @@ impl Connection {
         wire::write(&shake.syn, connection.config.hop_limit, false, &mut packet);
         connection.machine.input(now, &packet, &mut answer);
         connection.synchronize(&shake.syn, now);
-        if shake.is_repeated {
+        if shake.answered_at.is_none() {
             connection.ahead.syn();
         }
         connection.output(now, &mut answer);
+        connection.rtt.sent_again();
+        if let Some(at) = shake.answered_at {
+            connection.rtt.left(shake.iss.wrapping_add(1), at);
+        }
         (connection.state() == State::SynReceived).then_some(connection)
     }
 
@@ -100,6 +104,7 @@ impl Connection {
         self.deliver(now, segment, packet, Changes::default(), reply);
         if self.machine.state() != MachineState::SynSent {
             self.synchronize(segment, now);
+            self.rtt.acknowledged(self.place().una, now);
         }
         Received::Processed
     }
@@ -117,7 +122,8 @@ impl Connection {
     /// Initialises the connection from the peer's SYN.
     fn synchronize(&mut self, syn: &Segment, now: Instant) {
         let shift = syn.scale.map_or(0, |_| shift_of(self.config.receive_bytes));
-        self.numbers.synchronize(syn.seq, shift);
+        let window = u16::try_from(self.config.receive_bytes).unwrap_or(u16::MAX);
+        self.numbers.synchronize(syn.seq, window, shift);
         // RFC 9293 3.7.1: without the option 536 bytes, over IPv6 1,220.
         let mss = syn.mss.unwrap_or(if self.flow.is_v6() { 1_220 } else { 536 });
         self.ahead.synchronize(mss, syn.sack);
@@ -158,52 +164,6 @@ impl Connection {
                 Received::Processed
             }
         }
-    }
-
-    /// Whether a segment only repeats the acknowledgement of everything but our FIN. The machine would count it
-    /// as a duplicate acknowledgement: the third one stops its retransmission timer for a segment of data, and
-    /// the FIN is not sent again.
-    fn repeats_ack_before_fin(&self, segment: &Segment, place: Place) -> bool {
-        let is_fin_out = matches!(self.state(), State::FinWait1 | State::Closing | State::LastAck);
-        let is_bare = segment.length() == 0 && !segment.flags.rst;
-        is_fin_out && is_bare && self.unacknowledged_bytes() == 0 && segment.ack == Some(place.una)
-    }
-
-    /// Handles the acknowledgement of a segment before the machine gets it; whether the machine gets the segment. `window` is the field
-    /// that it was given last.
-    fn takes_acknowledgement(
-        &mut self,
-        now: Instant,
-        (segment, changes): (&Segment, Changes),
-        window: u16,
-        blocks: &[(u32, u32)],
-    ) -> bool {
-        let place = self.place();
-        let times = self.recovers(segment, changes, blocks);
-        self.probe_answered(now, segment, window, blocks);
-        if self.repeats_ack_before_fin(segment, place) {
-            return false;
-        }
-        if times == 0 {
-            self.note_loss(now);
-            self.plan_probe(now);
-            return false;
-        }
-        self.tell_machine(now, window, times - 1);
-        true
-    }
-
-    /// Gives the acknowledgement of a segment to the recovery; how many times the machine gets it.
-    fn recovers(&mut self, segment: &Segment, changes: Changes, blocks: &[(u32, u32)]) -> u32 {
-        let (Some(ack), false) = (changes.ack.or(segment.ack), segment.flags.rst) else { return 1 };
-        let window = changes.window.unwrap_or(segment.window);
-        let (is_bare, has_sack) = (segment.length() == 0, self.ahead.has_sack());
-        let is_new = before(self.place().una, ack);
-        let echo = segment.timestamp.map(|(_, echo)| echo);
-        let it = Acknowledgement { ack, window, is_bare, has_sack, has_room: self.has_full_window(), echo };
-        let times = self.recovery.acknowledged(it, blocks);
-        // What is new to the machine is kept from it in no case.
-        times.max(u32::from(is_new))
     }
 
     /// Passes a segment to the machine, in the machine's numbers.
@@ -271,56 +231,15 @@ impl Connection {
         }
     }
 
-    fn enter_time_wait(&mut self, now: Instant, reply: &mut Vec<u8>) {
-        self.time_wait = Some(now + self.config.msl * 2);
-        self.answer(now, reply);
-    }
-
-    /// RFC 9293 3.10.7.4 in TIME-WAIT, RFC 6191 (a newer SYN may take over), RFC 1337 (resets are ignored). One reset counts: the
-    /// exact one after a SYN that was answered. That peer has begun anew, with an older number or clock (RFC 9293 3.5.1, figure 9), and
-    /// could not connect for a minute otherwise.
-    fn input_time_wait(&mut self, now: Instant, segment: &Segment, reply: &mut Vec<u8>) -> Received {
-        let next = self.place().next;
-        let Some(guard) = self.guard.as_ref() else { return Received::Dropped };
-        let is_stale =
-            guard.has_timestamps() && segment.timestamp.is_some_and(|(value, _)| guard.is_stale(value, now));
-        if segment.flags.rst {
-            if self.misfits.has_answered_syn && segment.seq == next {
-                self.time_wait = None;
-                self.ended = Some(Ended::Closed);
-            }
-            return Received::Dropped;
-        }
-        if segment.flags.syn && segment.ack.is_none() && !is_stale {
-            let is_newer = segment
-                .timestamp
-                .is_some_and(|(value, _)| guard.has_timestamps() && before(guard.echo(), value));
-            if is_newer || before(next, segment.seq) {
-                // Over at once: the SYN comes again, and must find its flow free.
-                self.time_wait = None;
-                self.ended = Some(Ended::Closed);
-                return Received::ForNobody;
-            }
-        }
-        if segment.flags.fin && !is_stale {
-            self.time_wait = Some(now + self.config.msl * 2);
-        }
-        if segment.length() > 0 || segment.seq != next {
-            self.challenge(now, reply);
-            self.misfits.has_answered_syn |= segment.flags.syn && segment.ack.is_none() && !reply.is_empty();
-        }
-        Received::Dropped
-    }
-
     /// Sends the peer an acknowledgement of the present state, within the limit of challenges.
-    fn challenge(&mut self, now: Instant, reply: &mut Vec<u8>) {
+    pub(super) fn challenge(&mut self, now: Instant, reply: &mut Vec<u8>) {
         if self.misfits.challenges.may_send(now) {
             self.answer(now, reply);
         }
     }
 
     /// An acknowledgement of all received data: <SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>.
-    fn answer(&mut self, now: Instant, reply: &mut Vec<u8>) {
+    pub(super) fn answer(&mut self, now: Instant, reply: &mut Vec<u8>) {
         self.write_at(self.numbers.sent(), &[], now, reply);
     }
 
@@ -365,10 +284,4 @@ impl Connection {
         let next = arrived.wrapping_add(u32::from(self.has_received_fin()));
         Place { una, sent: self.numbers.sent(), next, edge: self.numbers.edge() }
     }
-}
-
-/// Whether a segment is before everything that is expected: the machine answers it, and does not read its acknowledgement (RFC 9293
-/// 3.10.7.4, first), so nothing else may.
-fn is_old(segment: &Segment, place: Place) -> bool {
-    before(segment.seq, place.next) && at_or_after(place.next, segment.end())
 }

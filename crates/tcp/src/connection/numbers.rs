@@ -26,9 +26,10 @@ impl Numbers {
         self.iss
     }
 
-    /// The peer's SYN had the number `irs`; from now on our windows are scaled by `shift`.
-    pub(super) fn synchronize(&mut self, irs: u32, shift: u8) {
+    /// The peer's SYN had the number `irs`. Our SYN announced `window` bytes behind it; from now on our windows are scaled by `shift`.
+    pub(super) fn synchronize(&mut self, irs: u32, window: u16, shift: u8) {
         (self.irs, self.shift) = (irs, shift);
+        self.edge = irs.wrapping_add(1).wrapping_add(u32::from(window));
     }
 
     /// Difference between the wire's and the machine's numbers; the first packet that the machine makes is

@@ -24,9 +24,7 @@ impl Connection {
         if self.has_nothing_left() {
             return false;
         }
-        if self.path.raise(now) {
-            self.machine.set_mtu(self.flow, self.path.current(), now);
-        }
+        self.raise_path(now);
         if self.has_to_send_again() && self.send_again(now, packet) {
             self.recovery.count_resent(1);
             return true;
@@ -53,7 +51,7 @@ impl Connection {
                 return false;
             }
             if matches!(self.machine.state(), MachineState::SynSent | MachineState::SynReceived) {
-                self.ahead.syn();
+                self.syn_left(now);
             }
             self.cut_what_left(packet);
             if self.is_idle_probe(packet) {
@@ -62,7 +60,7 @@ impl Connection {
             if !packet.is_empty() {
                 self.finish(now, packet);
                 self.fill_up(now, was_sent, packet);
-                self.watch_path(now, was_sent, packet);
+                self.note_left(now, was_sent, packet);
                 return true;
             }
         }
@@ -101,6 +99,16 @@ impl Connection {
     /// Whether no work is left: the connection ended, and its reset, if any, has left.
     pub fn is_over(&mut self, now: Instant) -> bool {
         self.ended.is_some() && self.next_deadline(now).is_none()
+    }
+
+    /// A SYN leaves. Its answer is the first measurement of the round trip, unless it left twice.
+    fn syn_left(&mut self, now: Instant) {
+        self.ahead.syn();
+        if self.ahead.has_lost() {
+            self.rtt.sent_again();
+        } else {
+            self.rtt.left(self.numbers.iss().wrapping_add(1), now);
+        }
     }
 
     fn has_to_send_again(&self) -> bool {
@@ -176,9 +184,8 @@ impl Connection {
         self.numbers.sent_to(seq.wrapping_add(payload.len() as u32));
     }
 
-    /// Gives the data of a leaving packet to the recovery. Where it is the oldest once more, after a timeout, large
-    /// packets may be lost on the path (RFC 4821 7.7).
-    fn watch_path(&mut self, now: Instant, was_sent: u32, packet: &[u8]) {
+    /// Gives the data of a leaving packet to the recovery.
+    fn note_left(&mut self, now: Instant, was_sent: u32, packet: &[u8]) {
         let Some((seq, payload)) = edge::payload(packet) else {
             if edge::has_fin(packet) {
                 self.oldest_left_again(now);
@@ -205,10 +212,5 @@ impl Connection {
         }
         self.plan_probe(now);
         self.plan_repair(now);
-        if is_timeout && self.path.timed_out(seq, packet.len(), now) {
-            self.machine.set_mtu(self.flow, self.path.current(), now);
-            // The machine's next attempt comes with its next timeout, which is twice as long.
-            self.recovery.path_shrank(end);
-        }
     }
 }

@@ -2,13 +2,16 @@
 //! least and twice as long each time. So the oldest segment leaves once more, beside the machine, when nothing new was acknowledged
 //! for as long as the end of a flight waits for its probe (RFC 8985 7.2), and then after twice that time, again and again
 //! (RFC 6298 5.5). One segment each time: the window is the machine's, which has shrunk it before a repair begins.
+//!
+//! Every second probe is a short segment, which every path carries. Where only these pass, the path drops full ones without an error
+//! (RFC 4821 7.7).
 
 use alloc::vec::Vec;
 
 use punctual_analysis::{Instant, Nanos};
 
 use super::{Connection, State};
-use crate::limits::REPAIR_PROBE_MAX;
+use crate::limits::{REPAIR_PROBE_MAX, UNMEASURED_PROBE};
 
 /// The probes of the repair under way.
 #[derive(Debug, Default)]
@@ -16,9 +19,11 @@ pub(super) struct Repair {
     /// When the next one leaves.
     due: Option<Instant>,
     /// The oldest byte that was not acknowledged when they were planned.
-    una: Option<u32>,
+    pub(super) una: Option<u32>,
     /// How many have left since then.
     unanswered: u32,
+    /// The end of the short ones among them.
+    pub(super) short_end: Option<u32>,
 }
 
 impl Repair {
@@ -31,10 +36,14 @@ impl Connection {
     /// Plans the probes: when a repair begins, and anew after each acknowledgement of something new.
     pub(super) fn plan_repair(&mut self, now: Instant) {
         let una = self.place().una;
+        if self.probes.repair.una != Some(una) {
+            let last =
+                core::mem::replace(&mut self.probes.repair, Repair { una: Some(una), ..Repair::default() });
+            self.judge_path(&last, una, now);
+        }
         if !self.is_repairing() {
-            self.probes.repair = Repair::default();
-        } else if self.probes.repair.una != Some(una) {
-            self.probes.repair = Repair { una: Some(una), ..Repair::default() };
+            (self.probes.repair.due, self.probes.repair.unanswered) = (None, 0);
+        } else if self.probes.repair.unanswered == 0 && self.probes.repair.due.is_none() {
             self.probes.repair.due = self.repair_span().map(|span| now + span);
         }
     }
@@ -51,8 +60,19 @@ impl Connection {
     /// How long the next probe waits; none if it would wait longer than it may.
     fn repair_span(&self) -> Option<Nanos> {
         let factor = 1_u64.checked_shl(self.probes.repair.unanswered)?;
-        let span = self.probe_span()?.as_u64().checked_mul(factor).map(Nanos)?;
+        let first = self.probe_span().unwrap_or(UNMEASURED_PROBE);
+        let span = first.as_u64().checked_mul(factor).map(Nanos)?;
         (span <= REPAIR_PROBE_MAX).then_some(span)
+    }
+
+    /// Bytes of data of a full segment, or of what is in flight.
+    fn full_length(&self) -> usize {
+        self.segment_bytes().min(self.recovery.in_flight() as usize)
+    }
+
+    /// Bytes of data of a short segment, if a full one is longer.
+    fn short_length(&self) -> Option<usize> {
+        Some(self.short_segment_bytes()).filter(|short| *short < self.full_length())
     }
 
     /// Makes the probe if it is due, in `packet`.
@@ -64,17 +84,30 @@ impl Connection {
         if !self.is_repairing() {
             return false;
         }
+        let is_measured = self.rtt.smoothed().is_some();
+        let short = self.short_length().filter(|_| !is_measured || self.probes.repair.unanswered % 2 == 1);
+        self.probes.repair.unanswered += 1;
+        self.probes.repair.due = self.repair_span().map(|span| now + span);
+        // Without a measured round trip the machine's timeouts are early enough for full ones.
+        if !is_measured && short.is_none() {
+            return false;
+        }
+        self.send_probe(now, short, packet);
+        true
+    }
+
+    /// Writes the oldest segment, of `short` bytes of data if it is to be a short one.
+    fn send_probe(&mut self, now: Instant, short: Option<usize>, packet: &mut Vec<u8>) {
         let una = self.place().una;
-        let length = self.segment_bytes().min(self.recovery.in_flight() as usize);
+        if let Some(short) = short {
+            self.probes.repair.short_end = Some(una.wrapping_add(short as u32));
+        }
         let mut payload = Vec::new();
-        self.recovery.copy(una, length, &mut payload);
+        self.recovery.copy(una, short.unwrap_or(self.full_length()), &mut payload);
         self.write_data(una, &payload, now, packet);
         self.rtt.sent_again();
         self.recovery.count_resent(1);
         self.recovery.sent_once_more();
         self.oldest_left_again(now);
-        self.probes.repair.unanswered += 1;
-        self.probes.repair.due = self.repair_span().map(|span| now + span);
-        true
     }
 }

@@ -51,7 +51,7 @@ impl Connection {
             && !self.recovery.is_repairing()
             && self.probes.tail.out.is_none()
             && self.has_full_window();
-        self.probes.tail.due = self.probe_span().filter(|_| may_probe).map(|span| now + span);
+        self.probes.tail.due = self.tail_span().filter(|_| may_probe).map(|span| now + span);
     }
 
     /// Whether the peer takes a full segment. The machine sends one for a loss whatever the window: bytes beyond a smaller one would
@@ -61,12 +61,16 @@ impl Connection {
         self.guard.as_ref().is_some_and(|guard| guard.window(una) as usize >= self.segment_bytes())
     }
 
+    /// How long the probe waits; none if the machine's timeout is no later.
+    fn tail_span(&self) -> Option<Nanos> {
+        self.probe_span().filter(|span| *span < TIMEOUT_MIN)
+    }
+
     /// RFC 8985 7.2: twice the round-trip time, and more where the peer may wait for another segment.
     pub(super) fn probe_span(&self) -> Option<Nanos> {
         let is_single = self.recovery.in_flight() as usize <= self.recovery.longest_bytes();
         let waits = if is_single { PEER_ACK_DELAY } else { Nanos::ZERO };
-        let span = (self.rtt.smoothed()? * 2 + waits).max(PROBE_MIN);
-        (span < TIMEOUT_MIN).then_some(span)
+        Some((self.rtt.smoothed()? * 2 + waits).max(PROBE_MIN))
     }
 
     /// Makes the probe if it is due, in `packet`: bytes that have not left, or else the last ones again (RFC 8985 7.3).
