@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use punctual_ipc::api::{
     Answer, ApiError, Call, FromDaemon, HandlerStatus, PACKET_BYTES_MAX, Push, Request, TcpEnd, VERSION,
@@ -25,6 +26,9 @@ use crate::error::{Error, OnProcessor};
 use crate::events::{ChannelEvents, Ending};
 use crate::listener::ListenerQueue;
 use crate::processor::{EmbeddedHost, is_processor};
+
+/// How long the daemon may take to greet. It answers at once, also beside CPU hogs; one that is stopped never does.
+const HELLO_WAIT: Duration = Duration::from_secs(5);
 
 /// An answer with the descriptors that came with it.
 pub(crate) type Reply = (Result<Answer, ApiError>, Vec<OwnedFd>);
@@ -108,7 +112,8 @@ impl Connection {
             .spawn(move || agents::run(&agent, &queue))?;
         let mut connection = Self { shared, host: String::new(), ports: AtomicU16::new(0), embedded };
         let program = std::env::args().next().unwrap_or_default().chars().take(64).collect();
-        match connection.shared.call(Request::Hello { version: VERSION, program })?.0 {
+        let (_, answer) = connection.shared.start_call(Request::Hello { version: VERSION, program })?;
+        match connection.shared.wait_within(&answer, HELLO_WAIT)?.0? {
             Answer::Hello { name, .. } => connection.host = name.to_string(),
             _ => return Err(Error::Unexpected),
         }
@@ -154,6 +159,15 @@ impl SharedConnection {
     pub(crate) fn wait(&self, reply: &Receiver<Reply>) -> Result<Reply, Error> {
         may_wait()?;
         reply.recv().map_err(|_| self.end())
+    }
+
+    /// [`Self::wait`] for an answer that needs nothing but the daemon.
+    fn wait_within(&self, reply: &Receiver<Reply>, longest: Duration) -> Result<Reply, Error> {
+        may_wait()?;
+        reply.recv_timeout(longest).map_err(|why| match why {
+            RecvTimeoutError::Timeout => Error::Silent,
+            RecvTimeoutError::Disconnected => self.end(),
+        })
     }
 
     /// Sends a request and waits for the daemon's yes.

@@ -44,6 +44,12 @@ pub enum ConnectError {
     /// The daemon refused.
     #[error("the daemon refused this program: {0}")]
     Denied(Error),
+    /// The daemon took the connection and does not answer.
+    #[error(
+        "the daemon does not answer: if it is stopped (state T in 'ps -C punctuald'), continue it with 'kill -CONT'; \
+         otherwise restart it"
+    )]
+    Silent,
     /// The system returned an error.
     #[error("cannot start the client: {0}")]
     System(io::Error),
@@ -82,6 +88,9 @@ pub enum Error {
     /// The daemon is gone.
     #[error("the daemon is gone: connect again when it is back")]
     Disconnected,
+    /// The daemon does not answer.
+    #[error("the daemon does not answer in time")]
+    Silent,
     /// The answer does not fit the request.
     #[error(
         "the answer of the daemon does not match the request: install the same release of daemon and client"
@@ -321,7 +330,10 @@ pub fn reason_text(reason: Option<CloseReason>) -> &'static str {
 
 impl From<Error> for ConnectError {
     fn from(error: Error) -> Self {
-        Self::Denied(error)
+        match error {
+            Error::Silent => Self::Silent,
+            error => Self::Denied(error),
+        }
     }
 }
 

@@ -181,6 +181,11 @@ fn what_cannot_be_is_refused_with_one_line() {
         assert!(line.starts_with("no link with flows_max above 0 leads to 203.0.113.9: "), "{line}");
         let line = text(endsystem.bind_tcp("203.0.113.9:80".parse().expect("one"), LOW_DELAY, 1).err());
         assert!(!line.contains('\n') && line.contains("203.0.113.9"), "{line}");
+        let local: SocketAddr = "[fe80::1]:80".parse().expect("an address");
+        for line in [endsystem.connect_tcp(local, LOW_DELAY).err(), endsystem.bind_tcp(local, LOW_DELAY, 1).err()] {
+            let line = text(line);
+            assert!(line.contains("fe80::1 is a link-local address") && line.contains("give a global"), "{line}");
+        }
         let held = TcpListener::bind(address(A)).expect("the kernel's");
         let line = text(endsystem.bind_tcp(address(A), LOW_DELAY, 1).err());
         assert!(!line.contains('\n') && line.contains("8080"), "{line}");

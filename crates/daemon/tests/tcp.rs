@@ -4,7 +4,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -494,7 +494,14 @@ fn rights_and_quotas_of_users_hold() {
         let line = line(program.bind_tcp(at(0, port), Qos::BestEffort, 1).err());
         assert!(line.contains("may not listen") && line.contains("[[daemon.tcp]]"), "{line}");
     }
-    let refused = user.connect_tcp(at(1, 8_081), Qos::BestEffort).err().expect("no listener there");
+    // Sockets for both versions of IP have this form of an IPv4 address.
+    let mapped = |port| match at(1, port).ip() {
+        IpAddr::V4(address) => SocketAddr::new(address.to_ipv6_mapped().into(), port),
+        IpAddr::V6(_) => unreachable!("the cable has IPv4"),
+    };
+    let refused = line(user.connect_tcp(mapped(7_999), Qos::BestEffort).err());
+    assert!(refused.contains(&format!("may not connect to {}", at(1, 7_999))), "{refused}");
+    let refused = user.connect_tcp(mapped(8_081), Qos::BestEffort).err().expect("no listener there");
     assert!(matches!(refused, TcpError::Peer { why: Ended::Refused, .. }), "{refused}");
     let streams: Vec<_> =
         (0..2).map(|_| user.connect_tcp(at(1, 8_080), Qos::BestEffort).expect("granted")).collect();

@@ -20,6 +20,7 @@ use punctual_proto::ids::ChannelId;
 use crate::running::EngineHost;
 use crate::service::server::Server;
 
+use crate::tcp::address::canonical;
 use crate::tcp::opener::Opener;
 use crate::tcp::{TcpError, TcpSetup, TcpWish};
 pub use tcp::{TcpCloser, TcpEnds, TcpListening};
@@ -101,7 +102,7 @@ impl EmbeddedHost {
 
     /// Begins a TCP connection, which is open as soon as [`TcpNews::Open`](crate::TcpNews::Open) comes.
     pub fn connect_tcp(&self, remote: SocketAddr, wish: &TcpWish) -> Result<TcpEnds, TcpError> {
-        tcp::connect(self.tcp()?, remote, wish)
+        tcp::connect(self.tcp()?, canonical(remote)?, wish)
     }
 
     /// Listens for TCP connections, of which at most `backlog` wait.
@@ -111,7 +112,7 @@ impl EmbeddedHost {
         backlog: u32,
         wish: TcpWish,
     ) -> Result<TcpListening, TcpError> {
-        tcp::listen(self.tcp()?, local, backlog, wish)
+        tcp::listen(self.tcp()?, canonical(local)?, backlog, wish)
     }
 
     /// Lets the engine's processor hand the bytes of a connection to `upcall`, on its own thread; those that wait already come

@@ -4,6 +4,7 @@
 //! Ownership: a local port is held from before its connection or listener begins until its engine has given the flow back. One
 //! thread, the *releaser*, drops what connections leave behind.
 
+pub(crate) mod address;
 mod api;
 pub(crate) mod daemon;
 pub(crate) mod listener;
@@ -102,6 +103,11 @@ pub enum TcpError {
         /// What the kernel answers.
         why: String,
     },
+    /// Addresses of a single network segment name no link.
+    #[error(
+        "{0} is a link-local address, which exists on every link: give a global or unique local address of the same host"
+    )]
+    LinkLocal(IpAddr),
     /// Connections to the address come over no link of this host.
     #[error(
         "no link with flows_max above 0 is on a device that has {address}{}: give an address of such a link's device",

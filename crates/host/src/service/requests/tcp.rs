@@ -18,6 +18,7 @@ use super::{NewRing, Outcome, done};
 use crate::service::end::TcpEndpoint;
 use crate::service::quota::is_privileged;
 use crate::service::{CALL_COST, ClientId, End, Health, Host, Service, Stage};
+use crate::tcp::address::canonical;
 use crate::tcp::daemon::{DaemonTcp, TcpHostEvent, rings};
 use crate::tcp::{
     CONNECTION_BYTES, LISTENER_BYTES, RESTING_BYTES, RING, TcpError, api_end, api_settings, api_state,
@@ -27,6 +28,11 @@ use crate::tcp::{
 const HANDLES_AT_ONCE: usize = 32;
 /// Connections whose status the processor is asked for at once.
 const CONNECTIONS_PER_PAGE: usize = 64;
+
+/// The address that TCP uses for the one that a program gives.
+fn used(given: SocketAddr) -> Result<SocketAddr, ApiError> {
+    canonical(given).map_err(|error| ApiError::Tcp(error.to_string()))
+}
 
 /// The processor's ends of both rings.
 type Ends = (OutboxReader, InboxWriter);
@@ -46,6 +52,7 @@ impl<H: Host> Service<H> {
         class: RtuClass,
     ) -> Outcome {
         self.tcp()?;
+        let peer = used(peer)?;
         if !is_privileged(account) && !self.host.tcp_rights().may_connect(account, peer) {
             return Err(ApiError::Forbidden(format!(
                 "user {} may not connect to {peer}: allow it in [[daemon.tcp]] of the configuration",
@@ -66,6 +73,7 @@ impl<H: Host> Service<H> {
         (class, backlog): (RtuClass, u32),
     ) -> Outcome {
         self.tcp()?;
+        let local = used(local)?;
         if !is_privileged(account) && !self.host.tcp_rights().may_listen(account, local) {
             return Err(ApiError::Forbidden(format!(
                 "user {} may not listen at {local}: allow it in [[daemon.tcp]] of the configuration",
