@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Instant;
 
 pub use punctual_ipc::wake::{Answered, arm};
@@ -44,6 +45,10 @@ impl Doorbell {
     pub fn new(_: OwnedFd) -> Self {
         Self
     }
+    /// No bell at all.
+    pub const fn none() -> Self {
+        Self
+    }
     /// Another handle.
     ///
     /// # Errors
@@ -73,31 +78,27 @@ pub enum RingPath {
 }
 
 /// Same as in `punctual_ipc`.
-#[derive(Debug)]
-pub struct Bell(OwnedFd);
+#[derive(Clone, Debug)]
+pub struct Bell(Arc<OwnedFd>);
 
 impl Bell {
-    /// A bell and its handle.
+    /// A bell's descriptor and its handle.
     ///
     /// # Errors
     /// If descriptors run out.
-    pub fn pair(_: &RingPath) -> io::Result<(Self, BellHandle)> {
-        Ok((Self(descriptor()?), BellHandle))
+    pub fn pair(_: &RingPath) -> io::Result<(OwnedFd, BellHandle)> {
+        Ok((descriptor()?, BellHandle))
+    }
+    /// A bell within the process.
+    ///
+    /// # Errors
+    /// If descriptors run out.
+    pub fn within() -> io::Result<(Self, BellHandle)> {
+        Ok((Self::new(descriptor()?), BellHandle))
     }
     /// Makes it from the descriptor that came with a ring.
     pub fn new(descriptor: OwnedFd) -> Self {
-        Self(descriptor)
-    }
-    /// The descriptor that is sent with a ring.
-    pub fn into_descriptor(self) -> OwnedFd {
-        self.0
-    }
-    /// Another handle of it.
-    ///
-    /// # Errors
-    /// If descriptors run out.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self(self.0.try_clone()?))
+        Self(Arc::new(descriptor))
     }
     /// No effect: there is no receiver.
     pub fn ring(&self) {}

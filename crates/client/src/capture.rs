@@ -68,7 +68,7 @@ impl Endsystem {
 fn attach(connection: &Connection, channel: ChannelId, handles: RingHandles) -> Result<InboxReader, Error> {
     let inbox = InboxReader::attach(handles)?;
     // A daemon that was killed closes no ring: the end of the connection does.
-    connection.shared.events_of(channel).add_closer(inbox.closer().map_err(Error::Socket)?);
+    connection.shared.events_of(channel).add_closer(inbox.closer());
     connection.shared.attached(channel, || inbox.is_closed())?;
     Ok(inbox)
 }

@@ -78,7 +78,7 @@ pub struct Channel {
 impl Channel {
     pub(crate) fn new(connection: &Arc<Connection>, opened: Opened) -> Result<Self, OpenError> {
         let events = connection.shared.events_of(opened.channel);
-        events.add_closer(opened.ring.closer().map_err(Error::Socket)?);
+        events.add_closer(opened.ring.closer());
         let Opened { channel: id, grant, ring } = opened;
         let evidence = Evidence::new(ring.counters());
         Ok(Self { connection: Arc::clone(connection), events, id, grant, ring, evidence, timeout: None })

@@ -47,7 +47,7 @@ impl Receiver {
         request: Option<IncomingRequest>,
     ) -> Result<Self, Error> {
         let events = connection.shared.events_of(id);
-        events.add_closer(ring.closer()?);
+        events.add_closer(ring.closer());
         let evidence = Evidence::new(ring.counters());
         let end = End { connection: Arc::clone(connection), events, id, evidence };
         Ok(Self { end, request, ring, timeout: None, handler_time: Nanos::ZERO })

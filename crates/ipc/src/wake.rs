@@ -67,7 +67,7 @@ impl AsFd for Alarm {
 
 /// The application's way to wake the daemon.
 #[derive(Debug)]
-pub struct Doorbell(OwnedFd);
+pub struct Doorbell(Option<OwnedFd>);
 
 impl Doorbell {
     /// The daemon's end, which becomes readable at each ring anew, and the application's.
@@ -87,7 +87,7 @@ impl Doorbell {
     /// # Errors
     /// If descriptors run out.
     pub fn try_clone(&self) -> io::Result<Self> {
-        self.0.try_clone().map(Self)
+        self.0.as_ref().map(OwnedFd::try_clone).transpose().map(Self)
     }
 
     /// Checks that this kernel wakes the waiter at each ring: POSIX does not specify the shutdown of a socket
@@ -124,12 +124,19 @@ impl Doorbell {
 
     /// A doorbell on the application's descriptor.
     pub fn new(descriptor: OwnedFd) -> Self {
-        Self(descriptor)
+        Self(Some(descriptor))
+    }
+
+    /// The doorbell of a ring whose reader is in this process, and is told of messages in another way.
+    pub const fn none() -> Self {
+        Self(None)
     }
 
     /// Rings; never blocks. Has no effect if the daemon is gone.
     pub fn ring(&self) {
-        let _ = shutdown(&self.0, Shutdown::Write);
+        if let Some(descriptor) = &self.0 {
+            let _ = shutdown(descriptor, Shutdown::Write);
+        }
     }
 }
 
@@ -146,7 +153,7 @@ pub enum RingPath {
 /// The daemon's end of a bell.
 #[derive(Debug)]
 pub struct BellHandle {
-    node: Arc<BellNode<OwnedFd>>,
+    node: Arc<BellNode<Arc<OwnedFd>>>,
     ring_path: RingPath,
 }
 
@@ -156,61 +163,57 @@ impl BellHandle {
         match &self.ring_path {
             RingPath::Ringer(bells) if holds(Defence::Ringer) => bells.want(&self.node),
             RingPath::Direct | RingPath::Ringer(_) => {
-                let _ = rustix::io::write(&self.node.bell, &1_u64.to_ne_bytes());
+                let _ = rustix::io::write(&*self.node.bell, &1_u64.to_ne_bytes());
             }
         }
     }
 }
 
-/// The application's end of a bell: readable while something waits for the application.
-#[derive(Debug)]
-pub struct Bell(OwnedFd);
+/// The application's end of a bell: readable while something waits for the application. Clones are the same end, for threads of this
+/// process that must wake the application.
+#[derive(Clone, Debug)]
+pub struct Bell(Arc<OwnedFd>);
 
 impl Bell {
-    /// A bell, and the handle with which the daemon rings it.
+    /// A bell's descriptor, for the application, and the handle with which the daemon rings it.
     ///
     /// # Errors
     /// If descriptors run out.
-    pub fn pair(ring_path: &RingPath) -> io::Result<(Self, BellHandle)> {
-        if !holds(Defence::EventfdBells) {
+    pub fn pair(ring_path: &RingPath) -> io::Result<(OwnedFd, BellHandle)> {
+        let (theirs, bell) = if holds(Defence::EventfdBells) {
+            let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            (bell.try_clone()?, bell)
+        } else {
             use rustix::pipe::{PipeFlags, pipe_with};
-            let (theirs, bell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-            return Ok((
-                Self(theirs),
-                BellHandle { node: Arc::new(BellNode::new(bell)), ring_path: ring_path.clone() },
-            ));
-        }
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let theirs = bell.try_clone()?;
-        Ok((Self(theirs), BellHandle { node: Arc::new(BellNode::new(bell)), ring_path: ring_path.clone() }))
+            pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?
+        };
+        let node = Arc::new(BellNode::new(Arc::new(bell)));
+        Ok((theirs, BellHandle { node, ring_path: ring_path.clone() }))
+    }
+
+    /// A bell whose application is this process: both ends have one descriptor.
+    ///
+    /// # Errors
+    /// If descriptors run out.
+    pub fn within() -> io::Result<(Self, BellHandle)> {
+        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let node = Arc::new(BellNode::new(Arc::clone(&bell)));
+        Ok((Self(bell), BellHandle { node, ring_path: RingPath::Direct }))
     }
 
     /// A bell on the descriptor that came over the socket.
     pub fn new(descriptor: OwnedFd) -> Self {
-        Self(descriptor)
-    }
-
-    /// The descriptor, to be sent.
-    pub fn into_descriptor(self) -> OwnedFd {
-        self.0
-    }
-
-    /// Another handle of the bell, for a thread of this process that must wake the application.
-    ///
-    /// # Errors
-    /// If descriptors run out.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self(self.0.try_clone()?))
+        Self(Arc::new(descriptor))
     }
 
     /// Rings from within the application.
     pub fn ring(&self) {
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 
     /// Takes all rings out.
     pub fn clear(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
+        let _ = rustix::io::read(&*self.0, &mut [0_u8; 8]);
     }
 
     /// Sleeps until it rings or `until`; `false` when that came first.

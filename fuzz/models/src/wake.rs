@@ -95,7 +95,7 @@ impl Alarm {
 }
 
 #[derive(Debug)]
-pub struct Doorbell(Shared);
+pub struct Doorbell(Option<Shared>);
 
 impl Doorbell {
     pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -103,13 +103,18 @@ impl Doorbell {
         Ok((attach(&signal)?, attach(&signal)?))
     }
     pub fn new(descriptor: OwnedFd) -> Self {
-        Self(signal_of(&descriptor))
+        Self(Some(signal_of(&descriptor)))
+    }
+    pub fn none() -> Self {
+        Self(None)
     }
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self(self.0.clone()))
     }
     pub fn ring(&self) {
-        self.0.0.ring();
+        if let Some(signal) = &self.0 {
+            signal.0.ring();
+        }
     }
 }
 
@@ -122,25 +127,28 @@ impl BellHandle {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Bell {
     signal: Shared,
-    descriptor: OwnedFd,
+    descriptor: Rc<OwnedFd>,
 }
 
+// SAFETY: Loom's threads take turns on one thread of the system.
+unsafe impl Send for Bell {}
+// SAFETY: as above.
+unsafe impl Sync for Bell {}
+
 impl Bell {
-    pub fn pair(_: &RingPath) -> io::Result<(Self, BellHandle)> {
+    pub fn pair(_: &RingPath) -> io::Result<(OwnedFd, BellHandle)> {
+        let signal = Signal::new();
+        Ok((attach(&signal)?, BellHandle(Shared(signal))))
+    }
+    pub fn within() -> io::Result<(Self, BellHandle)> {
         let signal = Shared(Signal::new());
-        Ok((Self { signal: signal.clone(), descriptor: descriptor()? }, BellHandle(signal)))
+        Ok((Self { signal: signal.clone(), descriptor: Rc::new(descriptor()?) }, BellHandle(signal)))
     }
-    pub fn new(wake_descriptor: OwnedFd) -> Self {
-        Self { signal: signal_of(&wake_descriptor), descriptor: wake_descriptor }
-    }
-    pub fn into_descriptor(self) -> OwnedFd {
-        attach(&self.signal.0).expect("a descriptor")
-    }
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { signal: self.signal.clone(), descriptor: descriptor()? })
+    pub fn new(descriptor: OwnedFd) -> Self {
+        Self { signal: signal_of(&descriptor), descriptor: Rc::new(descriptor) }
     }
     pub fn ring(&self) {
         self.signal.0.ring();

@@ -167,7 +167,7 @@ fn attach(
     };
     let reports = OutboxWriter::attach(RingHandles { shape, descriptors })?;
     // Where the daemon goes, the thread wakes.
-    shared.events_of(channel).add_closer(calls.closer().map_err(Error::Socket)?);
+    shared.events_of(channel).add_closer(calls.closer());
     shared.attached(channel, || calls.is_closed())?;
     let reports = Reports {
         ring: Mutex::new(reports),

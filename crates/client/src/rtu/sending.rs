@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use punctual_ipc::ring::outgoing::PushError;
-use punctual_ipc::ring::{OutboxWriter, RingShape, now, outbox};
-use punctual_ipc::wake::{Alarm, RingPath};
+use punctual_ipc::ring::{OutboxWriter, RingShape, now, outbox_within};
+use punctual_ipc::wake::Alarm;
 use punctual_proto::api::{RtuSending, RtuTarget};
 use punctual_proto::ids::Address;
 
@@ -65,12 +65,8 @@ impl Endsystem {
     }
 }
 
-/// A ring whose both ends are in this process: its doorbell is never rung.
+/// A ring whose both ends are in this process.
 fn ring(slots: u32, bytes: u32) -> Result<(punctual_ipc::ring::OutboxReader, OutboxWriter), Error> {
-    let shape = RingShape::new(slots, bytes)?;
-    let (reader, handles, _doorbell) =
-        outbox(shape, &Alarm::new().map_err(Error::Socket)?, &RingPath::Direct)?;
-    let writer = OutboxWriter::attach(handles)?;
-    reader.health().accept().map_err(Error::Socket)?;
-    Ok((reader, writer))
+    let (shape, alarm) = (RingShape::new(slots, bytes)?, Alarm::new().map_err(Error::Socket)?);
+    Ok(outbox_within(shape, &alarm)?)
 }

@@ -210,8 +210,8 @@ fn attach(
     inbox.set_doorbell(outbox.doorbell().map_err(Error::Socket)?);
     let events = shared.events_of(channel);
     // Where the daemon goes, threads that wait for bytes or for room wake.
-    events.add_closer(inbox.closer().map_err(Error::Socket)?);
-    events.add_closer(outbox.closer().map_err(Error::Socket)?);
+    events.add_closer(inbox.closer());
+    events.add_closer(outbox.closer());
     shared.announce_attached(channel)?;
     Ok((Remote { channel, events }, Rings { outbox, inbox }))
 }

@@ -18,7 +18,7 @@ use crate::testbed::{Contender, LinkSpec, PairSetup, TcpPlan, TcpStack, TcpWorld
 
 /// The configured rate of a direct link.
 const RATE: punctual::BitRate = punctual::BitRate(1_000_000_000);
-const LINK: &str = "flows_max = 2048\nlisteners_max = 128\npipeline_depth = 4\nreaction = \"20us\"\n";
+const LINK: &str = "flows_max = 4096\nlisteners_max = 128\npipeline_depth = 4\nreaction = \"20us\"\n";
 const BYTES: u32 = 64;
 const FEW: usize = 4;
 const MANY: usize = 64;
@@ -40,7 +40,7 @@ const BESIDE_IDLE: usize = 3;
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let setup = PairSetup { link: LinkSpec::direct(RATE), pinned: true };
     let interval = Nanos::from_millis(conditions.pick(2, 2, 5));
-    let idle_count = conditions.pick(20, 200, 700);
+    let idle_count = conditions.pick(20, 500, 2_000);
     let mut contest = Contest::new(setup, 1, conditions);
     let mut idle: Vec<TcpStream> = Vec::new();
     for (name, count, has_idle) in WORLDS {

@@ -7,11 +7,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant as Time;
 
 use punctual_engine::tcp::{Flow, Rings, TcpId};
-use punctual_ipc::ring::{InboxReader, OutboxWriter};
+use punctual_ipc::ring::{InboxReader, OutboxWriter, RingShape, inbox_within, outbox_within};
+use punctual_ipc::wake::Alarm;
 
 use crate::tcp::listener::{Accepting, Listener};
 use crate::tcp::opener::{Notify, Opener, ProgramRings, TcpNews};
-use crate::tcp::{RING, TcpError, TcpWish, in_ring, out_ring};
+use crate::tcp::{RING, TcpError, TcpWish};
 
 /// A program's ends of a connection.
 pub struct TcpEnds {
@@ -64,10 +65,12 @@ impl Ends {
     }
 }
 
-fn make() -> Result<(ProgramRings, Notify, Ends), TcpError> {
+/// Both rings of a program in this process.
+fn make(alarm: &Alarm) -> Result<(ProgramRings, Notify, Ends), TcpError> {
     let (slots, bytes) = RING;
-    let (outbox_reader, outbox) = out_ring(slots, bytes)?;
-    let (inbox_writer, inbox) = in_ring(slots, bytes)?;
+    let shape = RingShape::new(slots, bytes)?;
+    let (outbox_reader, outbox) = outbox_within(shape, alarm)?;
+    let (inbox_writer, inbox) = inbox_within(shape, alarm)?;
     let (sender, news) = channel();
     let rings = Rings { outbox: outbox_reader, inbox: inbox_writer, chunk_bytes: bytes };
     // A program that is gone needs no news.
@@ -75,7 +78,7 @@ fn make() -> Result<(ProgramRings, Notify, Ends), TcpError> {
 }
 
 pub(super) fn connect(tcp: &Opener, remote: SocketAddr, wish: &TcpWish) -> Result<TcpEnds, TcpError> {
-    let (rings, notify, ends) = make()?;
+    let (rings, notify, ends) = make(&tcp.alarm)?;
     let (id, flow) = tcp.connect(remote, wish, rings, notify)?;
     Ok(ends.of(id, flow))
 }
@@ -103,7 +106,7 @@ impl TcpListening {
     /// # Errors
     /// [`TcpError`]; the peer is reset if admission refuses the connection.
     pub fn accept(&self, until: Option<Time>) -> Result<Option<TcpEnds>, TcpError> {
-        let (rings, notify, ends) = make()?;
+        let (rings, notify, ends) = make(&self.listener.alarm)?;
         let mut parts = self.listener.prepare(rings, notify)?;
         loop {
             if self.closer.is_closed.load(Ordering::SeqCst) {

@@ -85,7 +85,8 @@ pub(crate) struct Listener {
     releaser: Sender<Release>,
     living: Living,
     lives: Arc<AtomicU64>,
-    alarm: Alarm,
+    /// See [`Opener::alarm`](super::opener::Opener::alarm).
+    pub(crate) alarm: Alarm,
     keep: Option<Keep>,
     _hold: PortHold,
 }

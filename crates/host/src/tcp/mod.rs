@@ -33,7 +33,6 @@ use punctual_proto::limits::RAW_TAG_BYTES;
 use thiserror::Error;
 
 pub use api::{api_end, api_settings, api_state, engine_setting};
-pub(crate) use segments::{in_ring, out_ring};
 
 /// The engine, with rings in shared memory.
 pub(crate) type Handle = EngineHandle<OutboxReader, InboxWriter>;

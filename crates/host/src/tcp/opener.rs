@@ -72,8 +72,8 @@ pub(crate) struct Opener {
     pub(super) lives: Arc<AtomicU64>,
     /// Chooses local ports that are hard to guess (RFC 6056).
     ports: Mutex<(EphemeralPorts, Secrets)>,
-    /// What rings of segments need; it never rings.
-    pub(super) alarm: Alarm,
+    /// What rings within this process need; it never rings.
+    pub(crate) alarm: Alarm,
 }
 
 /// Lets a link have connections.

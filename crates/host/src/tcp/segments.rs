@@ -5,11 +5,8 @@ use std::sync::Arc;
 use punctual_engine::direct;
 use punctual_engine::tcp::Segments;
 use punctual_ipc::ring::outgoing::OutboxHealth;
-use punctual_ipc::ring::{
-    InboxReader, InboxWriter, LocalWriter, OutboxReader, OutboxWriter, RingShape, inbox, local_outbox, now,
-    outbox,
-};
-use punctual_ipc::wake::{Alarm, RingPath};
+use punctual_ipc::ring::{LocalWriter, OutboxReader, RingShape, local_outbox, now};
+use punctual_ipc::wake::Alarm;
 use punctual_link::Pool;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::limits::RAW_TAG_BYTES;
@@ -87,23 +84,6 @@ pub(super) fn segment_ring(
     let (reader, writer) = local_outbox(shape, alarm)?;
     let keep = Keep(reader.health(), alarm.clone(), None);
     Ok((reader, SegmentRing(writer), keep))
-}
-
-/// A ring between two threads of this process, for what leaves.
-pub(crate) fn out_ring(slots: u32, bytes: u32) -> Result<(OutboxReader, OutboxWriter), TcpError> {
-    let shape = RingShape::new(slots, bytes)?;
-    let (reader, handles, _doorbell) = outbox(shape, &Alarm::new()?, &RingPath::Direct)?;
-    let writer = OutboxWriter::attach(handles)?;
-    reader.health().accept()?;
-    Ok((reader, writer))
-}
-
-/// The ring for bytes from the peer.
-pub(crate) fn in_ring(slots: u32, bytes: u32) -> Result<(InboxWriter, InboxReader), TcpError> {
-    let (writer, handles) = inbox(RingShape::new(slots, bytes)?, &Alarm::new()?, &RingPath::Direct)?;
-    let reader = InboxReader::attach(handles)?;
-    writer.health().accept()?;
-    Ok((writer, reader))
 }
 
 #[cfg(test)]

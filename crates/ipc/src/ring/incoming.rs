@@ -50,27 +50,21 @@ pub fn inbox(
     let (file, region) = Region::create(shape.file_bytes())?;
     let (theirs, offer) = Offer::create(HEADER_BYTES as u64)?;
     let (their_bell, bell) = Bell::pair(ring_path)?;
-    let shared = Arc::new(SharedInbox {
-        region,
-        theirs: ProgramMemory::new(offer),
-        shape,
-        bell,
-        free: FreeList::full(shape.slots),
-        broken: AtomicBool::new(false),
-    });
-    let writer = InboxWriter {
-        shared,
-        answered: Answered::default(),
-        published: vec![0; shape.slots as usize].into(),
-        produced: 0,
-        consumed: 0,
-        alarm: alarm.clone(),
-        upcall: None,
-        turns: None,
-        latencies: Latencies::default(),
-        counters: CountersWriter::new(),
-    };
-    Ok((writer, RingHandles { shape, descriptors: vec![file, theirs, their_bell.into_descriptor()] }))
+    let writer = InboxWriter::new(shape, (region, ProgramMemory::new(offer)), bell, alarm);
+    Ok((writer, RingHandles { shape, descriptors: vec![file, theirs, their_bell] }))
+}
+
+/// Makes a ring between two threads of this process: memory of the process, and one descriptor. `alarm` rings if the reader breaks the
+/// ring.
+///
+/// # Errors
+/// If the ring is too large, or descriptors run out.
+pub fn inbox_within(shape: RingShape, alarm: &Alarm) -> Result<(InboxWriter, InboxReader), RingError> {
+    let (region, written) = Region::private(shape.file_bytes())?;
+    let (own, readers) = Region::private(HEADER_BYTES as u64)?;
+    let (bell, handle) = Bell::within()?;
+    let writer = InboxWriter::new(shape, (region, ProgramMemory::accepted(readers)), handle, alarm);
+    Ok((writer, InboxReader::new(shape, (own, written), bell)))
 }
 
 /// The state that the daemon's writer and its slots share.
@@ -122,6 +116,27 @@ impl fmt::Debug for InboxWriter {
 }
 
 impl InboxWriter {
+    fn new(
+        shape: RingShape,
+        (region, theirs): (Region, ProgramMemory),
+        bell: BellHandle,
+        alarm: &Alarm,
+    ) -> Self {
+        let (free, broken) = (FreeList::full(shape.slots), AtomicBool::new(false));
+        Self {
+            shared: Arc::new(SharedInbox { region, theirs, shape, bell, free, broken }),
+            answered: Answered::default(),
+            published: vec![0; shape.slots as usize].into(),
+            produced: 0,
+            consumed: 0,
+            alarm: alarm.clone(),
+            upcall: None,
+            turns: None,
+            latencies: Latencies::default(),
+            counters: CountersWriter::new(),
+        }
+    }
+
     /// From now on messages do not go to the ring but to `upcall`, in place, within [`Inbox::publish`]. Only
     /// for rings whose other end is in this process: the bytes must not change.
     pub fn set_upcall(&mut self, upcall: Upcall) {

@@ -42,8 +42,10 @@ use crate::wake::Bell;
 use counters::DAEMON_HEADER_BYTES;
 
 pub use counters::{Counted, CountersReader};
-pub use incoming::{InboxReader, InboxSlot, InboxWriter, Turns, Upcall, inbox};
-pub use outgoing::{LocalWriter, OutboxMessage, OutboxReader, OutboxWriter, local_outbox, outbox};
+pub use incoming::{InboxReader, InboxSlot, InboxWriter, Turns, Upcall, inbox, inbox_within};
+pub use outgoing::{
+    LocalWriter, OutboxMessage, OutboxReader, OutboxWriter, local_outbox, outbox, outbox_within,
+};
 
 /// Most messages of one ring.
 pub const SLOTS_MAX: u32 = 1 << 20;

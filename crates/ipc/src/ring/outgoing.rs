@@ -1,7 +1,7 @@
 //! The outgoing ring: the application writes messages, the daemon refers to them until the link has sent them.
 //!
-//! [`OutboxWriter`] is the application's end, [`OutboxReader`] the daemon's. If both are in one process and nobody waits for
-//! the ring, [`LocalWriter`] takes the place of the first. A message stays in its slot
+//! [`OutboxWriter`] is the application's end, [`OutboxReader`] the daemon's. If both are in one process ([`outbox_within`]), memory of
+//! that process takes the place of files. If nobody waits for the ring then, [`LocalWriter`] takes the place of the first. A message stays in its slot
 //! until its [`OutboxMessage`] is dropped, in any order; the consumer position passes it once all earlier
 //! ones are dropped too. So "the position has passed mine" means "the link has sent it".
 //!
@@ -28,7 +28,7 @@ use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::wake::{self, Alarm, Answered, Bell, BellHandle, Doorbell, RingPath};
 
-pub use local::{LocalWriter, local_outbox};
+pub use local::{LocalWriter, local_outbox, outbox_within};
 pub use producer::PushError;
 pub use writer::OutboxWriter;
 
@@ -62,7 +62,7 @@ pub fn outbox(
     let (their_bell, bell) = Bell::pair(ring_path)?;
     bell.ring();
     let reader = OutboxReader::new(shape, (region, ProgramMemory::new(offer)), Some(bell), alarm);
-    let descriptors = vec![file, theirs, their_bell.into_descriptor(), their_doorbell];
+    let descriptors = vec![file, theirs, their_bell, their_doorbell];
     Ok((reader, RingHandles { shape, descriptors }, doorbell))
 }
 

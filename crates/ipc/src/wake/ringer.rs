@@ -82,7 +82,7 @@ pub trait RingMemory: Send {
 /// The list of one user's bells, with what wakes its ringer.
 #[derive(Debug)]
 pub struct Bells {
-    line: BellList<OwnedFd>,
+    line: BellList<Arc<OwnedFd>>,
     /// Blocking; no other process holds it.
     wake: OwnedFd,
     ends: AtomicBool,
@@ -100,7 +100,7 @@ impl Bells {
     }
 
     /// Has `node` rung soon.
-    pub(super) fn want(&self, node: &Arc<BellNode<OwnedFd>>) {
+    pub(super) fn want(&self, node: &Arc<BellNode<Arc<OwnedFd>>>) {
         if self.line.put(node) {
             self.woken_on.store(u32::try_from(sched_getcpu()).unwrap_or(NOWHERE), Ordering::Relaxed);
             self.woken_at_ns.store(now_ns(), Ordering::Relaxed);

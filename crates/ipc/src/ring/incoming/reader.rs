@@ -43,19 +43,25 @@ impl InboxReader {
             <[OwnedFd; 3]>::try_from(handles.descriptors).map_err(|_| RingError::Descriptors(count))?;
         let shape = RingShape::new(handles.shape.slots, handles.shape.message_bytes_max)?;
         let region = Region::take(own, HEADER_BYTES as u64)?;
+        let daemon = View::open(file, shape.file_bytes())?;
+        Ok(Self::new(shape, (region, daemon), Bell::new(bell)))
+    }
+
+    /// The end that owns `region` and reads `daemon`.
+    pub(super) fn new(shape: RingShape, (region, daemon): (Region, View), bell: Bell) -> Self {
         // The first message rings, whatever comes before the first check.
         wake::arm(Own(&region).ticket());
-        Ok(Self {
-            daemon: Arc::new(View::open(file, shape.file_bytes())?),
+        Self {
+            daemon: Arc::new(daemon),
             region,
             shape,
-            bell: Bell::new(bell),
+            bell,
             consumed: 0,
             doorbell: None,
             answered: Answered::default(),
             room_slots: 1,
             gone: Arc::new(AtomicBool::new(false)),
-        })
+        }
     }
 
     /// The ring's geometry.
@@ -94,11 +100,8 @@ impl InboxReader {
     }
 
     /// What closes this end from within the process.
-    ///
-    /// # Errors
-    /// If descriptors run out.
-    pub fn closer(&self) -> io::Result<RingCloser> {
-        Ok(RingCloser { gone: Arc::clone(&self.gone), bell: self.bell.try_clone()? })
+    pub fn closer(&self) -> RingCloser {
+        RingCloser { gone: Arc::clone(&self.gone), bell: self.bell.clone() }
     }
 
     /// Whether the daemon has closed the ring. Messages may still be in it.

@@ -1,23 +1,44 @@
-//! An outgoing ring within one process whose writer never waits: memory of the process, and no descriptor.
+//! Outgoing rings within one process: memory of the process, and a bell if the writer waits, or else no descriptor.
 
 use punctual_analysis::Instant;
 
 use super::producer::Producer;
-use super::{OutboxReader, PushError};
+use super::{OutboxReader, OutboxWriter, PushError};
 use crate::ring::counters::DAEMON_HEADER_BYTES;
 use crate::ring::{ProgramMemory, RingError, RingShape};
 use crate::shm::Region;
-use crate::wake::Alarm;
+use crate::wake::{Alarm, Bell, BellHandle, Doorbell};
 
-/// Makes a ring between two threads of this process. `alarm` rings if the writer breaks the ring.
+/// Makes a ring between two threads of this process whose writer never waits. `alarm` rings if the writer breaks the ring.
 ///
 /// # Errors
 /// If the ring is too large.
 pub fn local_outbox(shape: RingShape, alarm: &Alarm) -> Result<(OutboxReader, LocalWriter), RingError> {
+    let (reader, producer) = within(shape, None, alarm)?;
+    Ok((reader, LocalWriter(producer)))
+}
+
+/// Makes a ring between two threads of this process whose writer may wait for room: one descriptor. The writer's doorbell is none: the
+/// reader is told of messages in another way. `alarm` rings if the writer breaks the ring.
+///
+/// # Errors
+/// If the ring is too large, or descriptors run out.
+pub fn outbox_within(shape: RingShape, alarm: &Alarm) -> Result<(OutboxReader, OutboxWriter), RingError> {
+    let (bell, handle) = Bell::within()?;
+    bell.ring();
+    let (reader, producer) = within(shape, Some(handle), alarm)?;
+    Ok((reader, OutboxWriter::new(producer, Doorbell::none(), bell)))
+}
+
+fn within(
+    shape: RingShape,
+    bell: Option<BellHandle>,
+    alarm: &Alarm,
+) -> Result<(OutboxReader, Producer), RingError> {
     let (region, readers) = Region::private(DAEMON_HEADER_BYTES as u64)?;
     let (slots, written) = Region::private(shape.file_bytes())?;
-    let reader = OutboxReader::new(shape, (region, ProgramMemory::accepted(written)), None, alarm);
-    Ok((reader, LocalWriter(Producer::new(slots, readers, shape))))
+    let reader = OutboxReader::new(shape, (region, ProgramMemory::accepted(written)), bell, alarm);
+    Ok((reader, Producer::new(slots, readers, shape)))
 }
 
 /// The writer of such a ring. It wakes nobody: who writes knows who is to look.

@@ -37,13 +37,13 @@ impl OutboxWriter {
             <[OwnedFd; 4]>::try_from(handles.descriptors).map_err(|_| RingError::Descriptors(count))?;
         let shape = RingShape::new(handles.shape.slots, handles.shape.message_bytes_max)?;
         let daemon = View::open(file, DAEMON_HEADER_BYTES as u64)?;
-        Ok(Self {
-            producer: Producer::new(Region::take(own, shape.file_bytes())?, daemon, shape),
-            doorbell: Doorbell::new(doorbell),
-            answered: Answered::default(),
-            bell: Bell::new(bell),
-            gone: Arc::new(AtomicBool::new(false)),
-        })
+        let producer = Producer::new(Region::take(own, shape.file_bytes())?, daemon, shape);
+        Ok(Self::new(producer, Doorbell::new(doorbell), Bell::new(bell)))
+    }
+
+    pub(super) fn new(producer: Producer, doorbell: Doorbell, bell: Bell) -> Self {
+        let (answered, gone) = (Answered::default(), Arc::new(AtomicBool::new(false)));
+        Self { producer, doorbell, answered, bell, gone }
     }
 
     /// The ring's geometry.
@@ -65,11 +65,8 @@ impl OutboxWriter {
     }
 
     /// What closes this end from within the process.
-    ///
-    /// # Errors
-    /// If descriptors run out.
-    pub fn closer(&self) -> io::Result<RingCloser> {
-        Ok(RingCloser { gone: Arc::clone(&self.gone), bell: self.bell.try_clone()? })
+    pub fn closer(&self) -> RingCloser {
+        RingCloser { gone: Arc::clone(&self.gone), bell: self.bell.clone() }
     }
 
     /// Whether the daemon has closed the ring.
