@@ -113,7 +113,14 @@ impl Connection {
         let mut connection = Self { shared, host: String::new(), ports: AtomicU16::new(0), embedded };
         let program = std::env::args().next().unwrap_or_default().chars().take(64).collect();
         let (_, answer) = connection.shared.start_call(Request::Hello { version: VERSION, program })?;
-        match connection.shared.wait_within(&answer, HELLO_WAIT)?.0? {
+        // A host in this process is never stopped without it.
+        let is_daemon = connection.embedded.is_none();
+        let reply = if is_daemon {
+            connection.shared.wait_within(&answer, HELLO_WAIT)
+        } else {
+            connection.shared.wait(&answer)
+        };
+        match reply?.0? {
             Answer::Hello { name, .. } => connection.host = name.to_string(),
             _ => return Err(Error::Unexpected),
         }
@@ -373,8 +380,12 @@ pub(crate) fn may_wait() -> Result<(), OnProcessor> {
 
 /// A connected `SOCK_SEQPACKET` socket.
 pub(crate) fn dial(path: &std::path::Path) -> io::Result<OwnedFd> {
+    use rustix::net::sockopt::{Timeout, set_socket_timeout};
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    // A daemon that is stopped takes no connection once its queue is full.
+    set_socket_timeout(&socket, Timeout::Send, Some(HELLO_WAIT))?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
+    set_socket_timeout(&socket, Timeout::Send, None)?;
     Ok(socket)
 }

@@ -65,6 +65,7 @@ impl ConnectError {
         let path = path.into();
         match cause.kind() {
             io::ErrorKind::PermissionDenied => Self::NoPermission { path, cause },
+            io::ErrorKind::WouldBlock => Self::Silent,
             _ => Self::NoDaemon { path, cause },
         }
     }

@@ -1,9 +1,21 @@
 //! A daemon that is stopped takes connections, because its kernel does, and answers nothing.
 
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use punctual::{ConnectError, Endsystem};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+
+/// A connection that waits to be taken; not one that would wait for room in the queue.
+fn dial(path: &Path) -> std::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
 
 #[test]
 fn a_daemon_that_does_not_answer_is_no_endless_wait() {
@@ -22,6 +34,11 @@ fn a_daemon_that_does_not_answer_is_no_endless_wait() {
         line.contains("does not answer") && line.contains("kill -CONT") && !line.contains('\n'),
         "{line}"
     );
-    assert!(began.elapsed() < Duration::from_secs(30));
+    // Those who have given up stay in its queue, until it is full.
+    let more: Vec<_> = (0..8).map_while(|_| dial(&path).ok()).collect();
+    assert!((1..8).contains(&more.len()), "{} connections wait", more.len());
+    let error = Endsystem::connect_to(&path).err().expect("nobody answers");
+    assert!(matches!(error, ConnectError::Silent), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(60));
     std::fs::remove_dir_all(&folder).expect("its own folder");
 }

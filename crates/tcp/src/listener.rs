@@ -176,6 +176,10 @@ impl Listener {
         };
         let is_old = before(segment.seq, shake.syn.seq.wrapping_add(1));
         if is_old || !has_room {
+            // What comes later measures no round trip.
+            if let Some(entry) = self.half_open.get_mut(&segment.flow) {
+                entry.shake.answered_at = None;
+            }
             return Answer::Done;
         }
         self.forget(segment.flow);

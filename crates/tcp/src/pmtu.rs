@@ -17,14 +17,17 @@ pub(crate) struct PathMtu {
     floor: u16,
     current: u16,
     raise_at: Option<Instant>,
+    /// Short packets in a row that passed in place of full ones.
     short_ones: u8,
+    /// The shortest of those full ones. One of as many bytes that passes ends the row.
+    lost_bytes: usize,
 }
 
 impl PathMtu {
     /// A path over a device that carries `device` bytes; never below the minimum of IPv6 or IPv4.
     pub(crate) fn new(device: u16, is_v6: bool) -> Self {
         let floor = if is_v6 { 1280 } else { 576 };
-        Self { device, floor, current: device.max(floor), raise_at: None, short_ones: 0 }
+        Self { device, floor, current: device.max(floor), raise_at: None, short_ones: 0, lost_bytes: 0 }
     }
 
     pub(crate) const fn current(&self) -> u16 {
@@ -35,7 +38,8 @@ impl PathMtu {
     /// size: a value that is not smaller is ignored, and one below the minimum counts as the minimum (RFC
     /// 8201 4). A router that predates RFC 1191 reports 0.
     pub(crate) fn too_big(&mut self, mtu: u16, now: Instant) -> bool {
-        let next = if mtu == 0 { self.plateau_below() } else { mtu };
+        let next = if mtu == 0 { self.plateau_below(self.current) } else { mtu };
+        self.short_ones = 0;
         self.lower(next.max(self.floor), now)
     }
 
@@ -46,22 +50,34 @@ impl PathMtu {
         let was_lowered = self.raise_at.is_some();
         self.current = if was_lowered { self.current.min(device) } else { device };
         self.device = device;
+        self.short_ones = 0;
         self.current != before
     }
 
-    /// The largest packet that every path carries.
+    /// The smallest size that is ever used.
     pub(crate) const fn floor(&self) -> u16 {
         self.floor
     }
 
-    /// A full segment was lost, at least once, and a short one in its place has passed. Returns whether the path now counts as smaller:
-    /// at the third time in a row, and at each further one.
-    pub(crate) fn short_passed(&mut self, now: Instant) -> bool {
+    /// A packet of `lost_bytes` was lost, at least once, and a short one in its place has passed. Returns whether the path now counts
+    /// as smaller: at the third time in a row, and at each further one.
+    pub(crate) fn short_passed(&mut self, lost_bytes: usize, now: Instant) -> bool {
+        self.lost_bytes = if self.short_ones == 0 { lost_bytes } else { self.lost_bytes.min(lost_bytes) };
         self.short_ones = self.short_ones.saturating_add(1);
-        self.short_ones >= SHORT_ONES && self.lower(self.plateau_below(), now)
+        let too_large = usize::from(self.current).min(self.lost_bytes) as u16;
+        let is_lowered = self.short_ones >= SHORT_ONES && self.lower(self.plateau_below(too_large), now);
+        if is_lowered {
+            self.lost_bytes = usize::from(self.current);
+        }
+        is_lowered
     }
 
-    /// A full segment has passed.
+    /// Whether a packet of so many bytes, if it passes, shows that the path carries what seemed to be lost for its size.
+    pub(crate) const fn is_in_doubt(&self, packet_bytes: usize) -> bool {
+        self.short_ones > 0 && packet_bytes >= self.lost_bytes
+    }
+
+    /// Such a packet has passed.
     pub(crate) const fn full_passed(&mut self) {
         self.short_ones = 0;
     }
@@ -76,7 +92,7 @@ impl PathMtu {
         if self.raise_at.is_none_or(|at| now < at) {
             return false;
         }
-        self.raise_at = None;
+        (self.raise_at, self.short_ones) = (None, 0);
         self.current = self.device;
         true
     }
@@ -90,8 +106,8 @@ impl PathMtu {
         true
     }
 
-    fn plateau_below(&self) -> u16 {
-        let below = PLATEAUS.iter().copied().find(|size| *size < self.current);
+    fn plateau_below(&self, too_large: u16) -> u16 {
+        let below = PLATEAUS.iter().copied().find(|size| *size < too_large);
         below.unwrap_or(self.floor).max(self.floor)
     }
 }
@@ -122,29 +138,53 @@ mod tests {
         assert_eq!(path.current(), 1492);
     }
 
-    /// On a path that loses packets of all sizes a full segment passes now and then.
+    /// On a path that loses packets of all sizes a full one passes now and then.
     #[test]
-    fn three_short_segments_in_place_of_full_ones_show_a_black_hole() {
+    fn three_short_packets_in_place_of_full_ones_show_a_black_hole() {
         let mut path = PathMtu::new(1500, false);
-        assert!(!path.short_passed(NOW) && !path.short_passed(NOW));
+        assert!(!path.is_in_doubt(1500));
+        assert!(!path.short_passed(1500, NOW) && !path.short_passed(1450, NOW));
+        assert_eq!([1449, 1450, 1500].map(|bytes| path.is_in_doubt(bytes)), [false, true, true]);
         path.full_passed();
-        assert!(!path.short_passed(NOW) && !path.short_passed(NOW));
+        assert!(!path.is_in_doubt(1500));
+        assert!(!path.short_passed(1500, NOW) && !path.short_passed(1500, NOW));
+        assert!(!path.is_in_doubt(1450) && path.is_in_doubt(1500), "an older row counts no more");
         assert_eq!(path.current(), 1500);
-        assert!(path.short_passed(NOW));
+        assert!(path.short_passed(1500, NOW));
         assert_eq!(path.current(), 1492);
-        assert!(path.short_passed(NOW), "the next size does not pass either");
+        assert!(path.is_in_doubt(1492), "what is sent now ends the row if it passes");
+        assert!(path.short_passed(1492, NOW), "it does not pass either");
         assert_eq!(path.current(), 1400);
         path.full_passed();
-        assert!(!path.short_passed(NOW), "a size that passes ends the search");
+        assert!(!path.short_passed(1400, NOW), "a size that passes ends the search");
+        assert!(!path.short_passed(1300, NOW) && path.short_passed(1400, NOW));
+        assert_eq!(path.current(), 1280, "1,300 bytes did not pass");
+    }
+
+    /// What is told of the path by others, and a new attempt, end the search.
+    #[test]
+    fn a_new_size_begins_without_doubt() {
+        let changes: [fn(&mut PathMtu); 3] = [
+            |path| assert!(path.too_big(1_450, NOW)),
+            |path| assert!(path.device_changed(1_450)),
+            |path| assert!(path.short_passed(1_500, NOW) && path.raise(Instant(600_000_000_000))),
+        ];
+        for change in changes {
+            let mut path = PathMtu::new(1500, false);
+            assert!(!path.short_passed(1500, NOW) && !path.short_passed(1500, NOW));
+            change(&mut path);
+            assert!(!path.is_in_doubt(1500));
+            assert!(!path.short_passed(1500, NOW) && !path.short_passed(1500, NOW));
+        }
     }
 
     #[test]
     fn the_search_ends_with_the_smallest_size() {
         for (is_v6, floor) in [(false, 576), (true, 1280)] {
             let mut path = PathMtu::new(9000, is_v6);
-            while path.short_passed(NOW) || path.current() == 9000 {}
+            while path.short_passed(9000, NOW) || path.current() == 9000 {}
             assert_eq!((path.current(), path.floor()), (floor, floor));
-            assert!(!path.short_passed(NOW));
+            assert!(!path.short_passed(9000, NOW));
         }
     }
 

@@ -32,6 +32,12 @@ impl RoundTrip {
         self.smoothed = Some(self.smoothed.map_or(sample, |smoothed| (smoothed * 7 + sample) / 8));
     }
 
+    /// Something was sent again after `wait`, and the peer got it twice: the round trip is no shorter. What was sent again is not
+    /// measured, so an estimate that is too short would stay.
+    pub(crate) fn not_below(&mut self, wait: Nanos) {
+        self.smoothed = Some(self.smoothed.map_or(wait, |smoothed| smoothed.max(wait)));
+    }
+
     /// The smoothed round-trip time, once there is one.
     pub(crate) const fn smoothed(&self) -> Option<Nanos> {
         self.smoothed
@@ -60,6 +66,17 @@ mod tests {
         rtt.left(300, at(100));
         rtt.acknowledged(300, at(118));
         assert_eq!(rtt.smoothed(), Some(Nanos::from_millis(11)));
+    }
+
+    #[test]
+    fn a_copy_that_was_not_needed_lengthens_the_estimate_alone() {
+        let mut rtt = RoundTrip::default();
+        rtt.not_below(Nanos::from_millis(20));
+        assert_eq!(rtt.smoothed(), Some(Nanos::from_millis(20)));
+        rtt.not_below(Nanos::from_millis(10));
+        assert_eq!(rtt.smoothed(), Some(Nanos::from_millis(20)));
+        rtt.not_below(Nanos::from_millis(40));
+        assert_eq!(rtt.smoothed(), Some(Nanos::from_millis(40)));
     }
 
     #[test]

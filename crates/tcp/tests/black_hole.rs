@@ -90,6 +90,52 @@ fn a_black_hole_is_passed_without_a_measured_round_trip() {
     }
 }
 
+/// Messages that need one packet each, longer than the path carries and shorter than a full one. Small ones pass in between, and say
+/// nothing about large ones.
+#[test]
+fn a_black_hole_is_passed_by_messages_of_one_packet() {
+    for bytes in [1_300, 1_400, 1_448, 2_000] {
+        for has_small in [false, true] {
+            let config = Config { is_nodelay: true, ..Config::default() };
+            let mut world = World::new(Network::new(1, Faults::default()), false, 0, &config);
+            world.network.carries_bytes = 1_300;
+            let (mut took, World { mut network, ids, .. }) = (Vec::new(), world);
+            for _ in 0..8 {
+                let parts = if has_small { vec![200, bytes, 200] } else { vec![bytes] };
+                let (begun, all): (_, usize) = (network.now, parts.iter().sum());
+                let (mut read, mut sent) = (0, 0);
+                for part in parts {
+                    assert_eq!(network.at(0, ids[0]).send(&vec![7; part]), Ok(part));
+                    sent += part;
+                    let came = network.run(Nanos::from_secs(60), |network| {
+                        read += network.at(1, ids[1]).recv(&mut [0; 4_096]);
+                        read == sent
+                    });
+                    assert!(came, "{bytes}: {read} of {all}");
+                }
+                network.run(Nanos::from_millis(300), |_| false);
+                took.push(network.now.since(begun) - Nanos::from_millis(300));
+            }
+            println!("{bytes} bytes, small ones {has_small}: {took:?}");
+            assert_eq!(network.at(0, ids[0]).path_mtu_bytes(), 1_280, "{bytes}, {took:?}");
+            assert!(took[7] <= Nanos::from_millis(50), "{bytes}, {took:?}");
+        }
+    }
+}
+
+/// A peer that takes less than a full segment at a time, as between devices of large packets: the path is found as well.
+#[test]
+fn a_black_hole_is_passed_beside_a_small_window() {
+    for receive_bytes in [3_000, 5_000] {
+        let config = Config { receive_bytes, mtu_bytes: 9_000, ..Config::default() };
+        let mut world = World::new(Network::new(1, Faults::default()), false, 0, &config);
+        world.network.carries_bytes = 1_500;
+        let took = world.until(50_000);
+        println!("window of {receive_bytes} bytes: {took}, MTU {}", world.mtu_bytes());
+        assert!(took <= Nanos::from_secs(15), "window of {receive_bytes} bytes: {took}");
+    }
+}
+
 /// What is lost in an outage, and at random, shows nothing about sizes.
 #[test]
 fn an_outage_and_losses_are_no_black_hole() {

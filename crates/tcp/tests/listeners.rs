@@ -4,7 +4,7 @@ mod network;
 
 use network::{Faults, Network, addresses};
 use punctual_analysis::{Instant, Nanos};
-use punctual_tcp::{Answer, Config, Flags, Flow, Listener, Secrets, Segment, wire};
+use punctual_tcp::{Answer, Config, Connection, Flags, Flow, Listener, Secrets, Segment, wire};
 use wire::bare;
 
 const START: Instant = Instant(1_000_000_000);
@@ -151,4 +151,37 @@ fn ports_of_removed_connections_are_free() {
     let id = stack.connect(now, local.ip(), remote, &config).expect("one port is free");
     assert_eq!(stack.get(id).expect("it is there").flow(), removed);
     assert!(stack.connect(now, local.ip(), remote, &config).is_err());
+}
+
+/// The handshake measures the round trip at the accepting end, too: until the third segment comes, not until the program takes the
+/// connection. The end of its first flight is probed for after two round trips of 10 ms, and 200 ms for a single segment.
+#[test]
+fn the_round_trip_of_a_handshake_does_not_include_the_program() {
+    for (accepted_ms, probed_ms) in [(0, 220), (900, 220), (30_000, 220)] {
+        let mut host = Host::new(4);
+        let syn = Segment { mss: Some(1_460), sack: true, window: 60_000, ..syn(5000, 9) };
+        let answer = host.give(START, &syn).1.expect("a SYN-ACK");
+        let now = START + Nanos::from_millis(10);
+        let third =
+            Segment { seq: 10, ack: Some(answer.seq.wrapping_add(1)), window: 60_000, ..bare(flow(5000)) };
+        let Answer::Opened(opening) = host.listener.input(now, &third, &host.secrets, true, &mut Vec::new())
+        else {
+            panic!("it opens")
+        };
+        let config = Config { is_nodelay: true, ..Config::default() };
+        let mut connection = Connection::accept(&opening, &config, &host.secrets, now).expect("a flow");
+        let now = now + Nanos::from_millis(accepted_ms);
+        let (mut packet, mut reply) = (Vec::new(), Vec::new());
+        wire::write(&turned(&third), 64, true, &mut packet);
+        assert!(connection.input(now, &mut packet, &mut reply).is_ok());
+        assert_eq!(connection.send(&[7; 500]), Ok(500));
+        assert!(connection.output(now, &mut packet));
+        while connection.output(now, &mut packet) {}
+        assert_eq!(connection.next_deadline(now), Some(now + Nanos::from_millis(probed_ms)), "{accepted_ms}");
+    }
+}
+
+/// As its sender writes it.
+fn turned(segment: &Segment) -> Segment {
+    Segment { flow: Flow { local: segment.flow.remote, remote: segment.flow.local }, ..*segment }
 }

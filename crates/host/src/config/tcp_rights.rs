@@ -44,7 +44,15 @@ fn prefix(text: &str) -> Option<Option<(IpAddr, u8)>> {
     };
     let most = if address.is_ipv4() { 32 } else { 128 };
     let bits = bits.unwrap_or(most);
-    (bits <= most).then_some(Some((address, bits)))
+    (bits <= most).then_some(Some(canonical(address, bits)))
+}
+
+/// The prefix of the addresses that are used: the IPv6 form of IPv4 addresses is those (RFC 4291 2.5.5.2).
+fn canonical(address: IpAddr, bits: u8) -> (IpAddr, u8) {
+    match (address.to_canonical(), bits.checked_sub(96)) {
+        (IpAddr::V4(v4), Some(bits)) if address.is_ipv6() => (IpAddr::V4(v4), bits),
+        _ => (address, bits),
+    }
 }
 
 fn port_range(text: &str) -> Option<RangeInclusive<u16>> {
@@ -158,6 +166,10 @@ mod tests {
         );
         assert!(!has("[fd00::]/8:1024-2047", "[fd12::1]:2048") && !has("0.0.0.0/0:5000", "[::1]:5000"));
         assert!(has("0.0.0.0/0:5000", "203.0.113.1:5000") && has("*:5000", "[::1]:5000"));
+        assert!(
+            has("[::ffff:10.0.0.0]/104:80", "10.1.2.3:80") && !has("[::ffff:10.0.0.0]/104:80", "11.1.2.3:80")
+        );
+        assert!(has("[::ffff:10.0.0.1]:80", "10.0.0.1:80") && !has("[::]/0:80", "10.0.0.1:80"));
     }
 
     /// A port below 1024 must be named.

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::TcpError;
 
-/// The address that is used, and that rights are checked for: the IPv6 form of an IPv4 address (RFC 4291 2.5.5.2), which sockets for
-/// both versions have, is that IPv4 address.
+/// The address that is used, and that rights are checked for: without scope and flow label, which no segment has. The IPv6 form of an
+/// IPv4 address (RFC 4291 2.5.5.2), which sockets for both versions have, is that IPv4 address.
 ///
 /// # Errors
 /// [`TcpError::LinkLocal`]: links are chosen by addresses, and this one exists on each of them.
@@ -13,7 +13,6 @@ pub(crate) fn canonical(given: SocketAddr) -> Result<SocketAddr, TcpError> {
     let address = given.ip().to_canonical();
     match address {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => Err(TcpError::LinkLocal(address)),
-        _ if address == given.ip() => Ok(given),
         _ => Ok(SocketAddr::new(address, given.port())),
     }
 }
@@ -29,6 +28,7 @@ mod tests {
             ("[::ffff:10.0.0.2]:80", "10.0.0.2:80"),
             ("10.0.0.2:80", "10.0.0.2:80"),
             ("[fd00::2]:80", "[fd00::2]:80"),
+            ("[fd00::2%3]:80", "[fd00::2]:80"),
             ("[::]:80", "[::]:80"),
             ("[::1]:80", "[::1]:80"),
             ("[fec0::1]:80", "[fec0::1]:80"),

@@ -75,17 +75,28 @@ impl Connection {
         self.segment_bytes_of(self.path.current())
     }
 
-    /// Bytes of data of a segment that every path carries.
+    /// Bytes of data of a segment of the smallest size that is ever used.
     pub(super) fn short_segment_bytes(&self) -> usize {
         self.segment_bytes_of(self.path.floor())
     }
 
     fn segment_bytes_of(&self, packet_bytes: u16) -> usize {
+        let ours = usize::from(packet_bytes).saturating_sub(self.header_bytes());
+        ours.min(usize::from(self.ahead.peer_mss)).saturating_sub(self.option_bytes())
+    }
+
+    /// Bytes of a packet besides its data.
+    pub(super) fn overhead_bytes(&self) -> usize {
+        self.header_bytes() + self.option_bytes()
+    }
+
+    fn header_bytes(&self) -> usize {
+        TCP_BYTES + if self.flow.is_v6() { IPV6_BYTES } else { IPV4_BYTES }
+    }
+
+    fn option_bytes(&self) -> usize {
         let has_timestamps = self.guard.as_ref().is_some_and(|guard| guard.has_timestamps());
-        let options = if has_timestamps { TIMESTAMP_BYTES } else { 0 };
-        let headers = TCP_BYTES + if self.flow.is_v6() { IPV6_BYTES } else { IPV4_BYTES };
-        let ours = usize::from(packet_bytes).saturating_sub(headers);
-        ours.min(usize::from(self.ahead.peer_mss)).saturating_sub(options)
+        if has_timestamps { TIMESTAMP_BYTES } else { 0 }
     }
 
     /// The segment of the first flight that may leave now, ahead of the machine: its number and its bytes.

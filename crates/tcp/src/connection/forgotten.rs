@@ -39,7 +39,10 @@ impl Connection {
         }
         let una = self.place().una;
         if self.probes.forgotten.is_none_or(|forgotten| forgotten.una != una) {
-            let wait = self.rtt.smoothed().map_or(FORGOTTEN_MIN, |span| (span * 6).max(FORGOTTEN_MIN));
+            let wait = self
+                .rtt
+                .smoothed()
+                .map_or(FORGOTTEN_MIN, |span| (span * 6).clamp(FORGOTTEN_MIN, FORGOTTEN_MAX));
             self.probes.forgotten = Some(Forgotten { una, wait, due: now + wait });
         }
         self.probes.forgotten.map(|forgotten| forgotten.due)

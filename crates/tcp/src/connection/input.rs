@@ -35,7 +35,10 @@ impl Connection {
         connection.output(now, &mut answer);
         connection.rtt.sent_again();
         if let Some(at) = shake.answered_at {
-            connection.rtt.left(shake.iss.wrapping_add(1), at);
+            // The segment may wait for the program, which the round trip does not.
+            let end = shake.iss.wrapping_add(1);
+            connection.rtt.left(end, at);
+            connection.rtt.acknowledged(end, now);
         }
         (connection.state() == State::SynReceived).then_some(connection)
     }

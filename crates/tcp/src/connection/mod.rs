@@ -56,6 +56,8 @@ struct Probes {
     tail: Tail,
     repair: Repair,
     forgotten: Option<Forgotten>,
+    /// The ends of a segment that shows, if it passes whole, that the path carries its size.
+    full: Option<(u32, u32)>,
 }
 
 /// A TCP connection.

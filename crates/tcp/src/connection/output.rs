@@ -13,6 +13,14 @@ impl Connection {
     /// Makes the next segment that is due, in `packet`; returns whether there was one. If there was none,
     /// call it again at `next_deadline`, or after a segment or an action of the program.
     pub fn output(&mut self, now: Instant, packet: &mut Vec<u8>) -> bool {
+        let is_made = self.make(now, packet);
+        if is_made {
+            self.note_size(packet);
+        }
+        is_made
+    }
+
+    fn make(&mut self, now: Instant, packet: &mut Vec<u8>) -> bool {
         packet.clear();
         if let Some(until) = self.time_wait {
             if now >= until {

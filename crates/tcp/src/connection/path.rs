@@ -4,8 +4,9 @@ use punctual_analysis::Instant;
 
 use super::repair::Repair;
 use super::{Connection, Ended, State};
+use crate::edge;
 use crate::icmp::{Quote, Trouble};
-use crate::sequence::within;
+use crate::sequence::{at_or_after, before, within};
 
 impl Connection {
     /// The route to the peer carries packets of `mtu_bytes` from now on. The connection follows, up to the size that it began
@@ -55,16 +56,38 @@ impl Connection {
         true
     }
 
+    /// Notes a packet that leaves, if it will say something about the path: because of its size, or because what it carries is to be
+    /// acknowledged next in a repair.
+    pub(super) fn note_size(&mut self, packet: &[u8]) {
+        let is_in_doubt = self.path.is_in_doubt(packet.len());
+        if !is_in_doubt && !self.recovery.is_repairing() {
+            return;
+        }
+        let Some((from, payload)) = edge::payload(packet) else { return };
+        let (una, to) = (self.place().una, from.wrapping_add(payload.len() as u32));
+        if is_in_doubt && from != to {
+            self.probes.full.get_or_insert((from, to));
+        }
+        if at_or_after(una, from) && before(una, to) {
+            self.probes.repair.note_longest(from, to);
+        }
+    }
+
     /// Everything before `una` has arrived now. What does that say about the size of packets that the path carries?
     pub(super) fn judge_path(&mut self, last: &Repair, una: u32, now: Instant) {
-        let news_bytes = last.una.map_or(0, |last| una.wrapping_sub(last)) as usize;
-        let before = self.path.current();
-        if last.short_end != Some(una) {
-            if news_bytes > self.short_segment_bytes() {
+        if let Some((from, to)) = self.probes.full.filter(|(from, _)| before(*from, una)) {
+            self.probes.full = None;
+            // In one piece: no short one has come in its place.
+            if at_or_after(una, to) && last.una.is_some_and(|last| at_or_after(from, last)) {
                 self.path.full_passed();
             }
-        } else if self.path.short_passed(now) {
-            self.follow_path(before, now);
+        }
+        let lost = last.longest_bytes().filter(|bytes| *bytes > self.short_segment_bytes());
+        let Some(lost) = lost.filter(|_| last.short_end == Some(una)) else { return };
+        let size = self.path.current();
+        if self.path.short_passed(lost + self.overhead_bytes(), now) {
+            self.follow_path(size, now);
+            self.probes.repair.forget_longest();
         }
     }
 }

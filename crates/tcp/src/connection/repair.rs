@@ -3,8 +3,8 @@
 //! for as long as the end of a flight waits for its probe (RFC 8985 7.2), and then after twice that time, again and again
 //! (RFC 6298 5.5). One segment each time: the window is the machine's, which has shrunk it before a repair begins.
 //!
-//! Every second probe is a short segment, which every path carries. Where only these pass, the path drops full ones without an error
-//! (RFC 4821 7.7).
+//! Every second probe is a short segment, of the smallest size that is ever used; without a measured round trip each one, because the
+//! machine's timeouts send full ones then. Where only short ones pass, the path drops full ones without an error (RFC 4821 7.7).
 
 use alloc::vec::Vec;
 
@@ -12,6 +12,7 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::{Connection, State};
 use crate::limits::{REPAIR_PROBE_MAX, UNMEASURED_PROBE};
+use crate::sequence::before;
 
 /// The probes of the repair under way.
 #[derive(Debug, Default)]
@@ -24,11 +25,31 @@ pub(super) struct Repair {
     unanswered: u32,
     /// The end of the short ones among them.
     pub(super) short_end: Option<u32>,
+    /// The longest segment that has left with the oldest byte in it, and has not arrived.
+    longest: Option<(u32, u32)>,
 }
 
 impl Repair {
     pub(super) const fn due(&self) -> Option<Instant> {
         self.due
+    }
+
+    /// A segment with the oldest byte in it leaves.
+    pub(super) fn note_longest(&mut self, from: u32, to: u32) {
+        let is_longer = |(start, end): (u32, u32)| to.wrapping_sub(from) > end.wrapping_sub(start);
+        if self.longest.is_none_or(is_longer) {
+            self.longest = Some((from, to));
+        }
+    }
+
+    /// What leaves from now on is of another size.
+    pub(super) const fn forget_longest(&mut self) {
+        self.longest = None;
+    }
+
+    /// Bytes of data of the longest segment.
+    pub(super) fn longest_bytes(&self) -> Option<usize> {
+        self.longest.map(|(from, to)| to.wrapping_sub(from) as usize)
     }
 }
 
@@ -37,8 +58,9 @@ impl Connection {
     pub(super) fn plan_repair(&mut self, now: Instant) {
         let una = self.place().una;
         if self.probes.repair.una != Some(una) {
-            let last =
-                core::mem::replace(&mut self.probes.repair, Repair { una: Some(una), ..Repair::default() });
+            let longest = self.probes.repair.longest.filter(|(_, to)| before(una, *to));
+            let next = Repair { una: Some(una), longest, ..Repair::default() };
+            let last = core::mem::replace(&mut self.probes.repair, next);
             self.judge_path(&last, una, now);
         }
         if !self.is_repairing() {
@@ -48,13 +70,19 @@ impl Connection {
         }
     }
 
-    /// Whether something is sent again that the peer has room for. What leaves into a window of zero asks for the window, and its
+    /// Whether something is sent again that the peer has room for, in more than one size. What leaves into a window of zero asks for the window, and its
     /// times are the machine's (RFC 9293 3.8.6.1).
     fn is_repairing(&self) -> bool {
         use State::{CloseWait, Closing, Established, FinWait1, LastAck};
         let is_sending = matches!(self.state(), Established | CloseWait | FinWait1 | Closing | LastAck);
         let is_again = self.recovery.is_repairing() && self.recovery.in_flight() > 0;
-        is_sending && is_again && self.has_full_window()
+        is_sending && is_again && self.peer_window() > self.short_segment_bytes()
+    }
+
+    /// Bytes beyond the oldest that is not acknowledged that the peer takes.
+    fn peer_window(&self) -> usize {
+        let una = self.place().una;
+        self.guard.as_ref().map_or(0, |guard| guard.window(una)) as usize
     }
 
     /// How long the next probe waits; none if it would wait longer than it may.
@@ -65,9 +93,9 @@ impl Connection {
         (span <= REPAIR_PROBE_MAX).then_some(span)
     }
 
-    /// Bytes of data of a full segment, or of what is in flight.
+    /// Bytes of data of a full segment, or of what is in flight and the peer takes.
     fn full_length(&self) -> usize {
-        self.segment_bytes().min(self.recovery.in_flight() as usize)
+        self.segment_bytes().min(self.recovery.in_flight() as usize).min(self.peer_window())
     }
 
     /// Bytes of data of a short segment, if a full one is longer.

@@ -126,6 +126,9 @@ impl Connection {
             return;
         }
         let is_repeat = ack == una && blocks.is_empty() && segment.length() == 0;
+        if let Some(wait) = self.probe_span().filter(|_| is_again && has_duplicate) {
+            self.rtt.not_below(wait);
+        }
         if !is_again || has_duplicate || is_repeat {
             self.probes.tail.out = None;
         } else if ack != end {

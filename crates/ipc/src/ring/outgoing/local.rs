@@ -18,7 +18,8 @@ pub fn local_outbox(shape: RingShape, alarm: &Alarm) -> Result<(OutboxReader, Lo
     Ok((reader, LocalWriter(producer)))
 }
 
-/// Makes a ring between two threads of this process whose writer may wait for room: one descriptor. The writer's doorbell is none: the
+/// Makes a ring between two threads of this process whose writer may wait for room: one descriptor. Its memory is the process' own, so
+/// after a `fork` each page is copied at its next write, as all of the heap is. The writer's doorbell is none: the
 /// reader is told of messages in another way. `alarm` rings if the writer breaks the ring.
 ///
 /// # Errors
