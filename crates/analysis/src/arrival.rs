@@ -136,7 +136,7 @@ impl LogicalArrivals {
 struct Chain {
     /// c: I' after the largest e accepted before the current message; 0 before there is one.
     earliest: Instant,
-    /// Largest e accepted of the current message: e never decreases within a message. 0 if none was accepted.
+    /// Largest e accepted so far: e never decreases within a message. 0 if none was accepted.
     effective: Instant,
 }
 
@@ -147,7 +147,6 @@ impl Chain {
         if self.effective > Instant::ZERO {
             self.earliest = self.effective + period;
         }
-        self.effective = Instant::ZERO;
     }
 
     /// Accepts a packet that reaches the stage at `reached` (m); returns its e.
