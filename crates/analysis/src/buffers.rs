@@ -161,6 +161,8 @@ mod tests {
                 assert_eq!(pool, 3 * count as u32, "{period} {mean_period} {count}");
             }
         }
+        let never = PoolPart { most: 3, period: Nanos::ZERO, mean_period: Nanos::ZERO };
+        assert_eq!(pooled(&[never; 9], Ppb::new(1_000).unwrap()), 0, "of no nanosecond in each");
     }
 
     #[test]

@@ -125,9 +125,9 @@ fn a_policy_is_empty_while_it_holds_nothing() {
         assert!(same.iter().enumerate().all(|(other, same)| *same == (other == index)), "{admission:?}");
         let mut policy = (admission.build)(model(&mut SmallRng::seed_from_u64(2)));
         let channel = hard(&mut SmallRng::seed_from_u64(3));
-        assert!(policy.is_empty() && policy.len() == 0, "{admission:?}");
+        assert_eq!((policy.is_empty(), policy.len()), (true, 0), "{admission:?}");
         policy.hold(StageKey(1), &channel, LIMIT).expect("it is alone");
-        assert!(!policy.is_empty() && policy.len() == 1, "{admission:?}");
+        assert_eq!((policy.is_empty(), policy.len()), (false, 1), "{admission:?}");
         assert!(!policy.is_soft(StageKey(1)), "{admission:?}: all of its messages are promised");
         assert!(policy.release(StageKey(1)) && policy.is_empty(), "{admission:?}");
     }
