@@ -246,7 +246,7 @@ pub struct ArrivalTerms {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EffectiveArrivals {
     chain: Chain,
-    /// The message that is being received; no packets before the first.
+    /// The message that is being received. Before the first: message 0, which has no packets.
     current: Message,
 }
 
@@ -273,7 +273,7 @@ impl EffectiveArrivals {
     /// The message that `packet` belongs to, with the packet counted.
     fn enter(&mut self, terms: &ArrivalTerms, packet: &Arrival) -> Message {
         let message = self.current;
-        if message.packets > 0 && message.takes(terms, packet) {
+        if message.takes(terms, packet) {
             return Message {
                 packets: message.packets.saturating_add(1),
                 wire_bytes: message.wire_bytes.saturating_add(packet.wire_bytes),

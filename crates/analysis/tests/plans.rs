@@ -219,8 +219,13 @@ fn with_period(flows: &[Flow], index: usize, period: u64) -> Plan {
 #[test]
 fn the_flow_that_takes_most_gets_a_longer_period() {
     let mut found = 0;
-    for (largest, period) in (0..3).flat_map(|largest| (100..260).map(move |period| (largest, period))) {
-        let costs = [0, 1, 2].map(|index| if index == largest { period * 3 / 4 } else { period / 6 });
+    let three_quarters = (100..260).map(|period| (period, period * 3 / 4));
+    // 127 ns are the longest period of which a 128th is nothing.
+    let exact = (90..120).map(|cost| (127, cost));
+    for (largest, (period, cost)) in
+        (0..3).flat_map(|largest| three_quarters.clone().chain(exact.clone()).map(move |one| (largest, one)))
+    {
+        let costs = [0, 1, 2].map(|index| if index == largest { cost } else { period / 6 });
         let flows: Vec<Flow> = (0..3).map(|n| flow(n, costs[n], period, period, &[])).collect();
         let (processor, first) = (processor(&[], 0, 0), with_period(&flows, 0, period));
         if first.schedulable {
