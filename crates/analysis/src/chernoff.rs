@@ -295,6 +295,26 @@ mod tests {
         }
     }
 
+    /// A search begins where it is told to, if that is below the largest exponent; at the inverse of the largest value if not.
+    #[test]
+    fn a_search_begins_below_the_largest_exponent() {
+        let kinds = [Variables { count: 4.0, most: 2.0, mean_share: 0.5 }];
+        let inverse = 0.5;
+        for (begin, first) in [
+            (0.0, 0.0),
+            (0.7, 0.7),
+            (299.0, 299.0),
+            (300.0, inverse),
+            (301.0, inverse),
+            (f64::INFINITY, inverse),
+        ] {
+            // The search ends at once, where it begins.
+            let mut theta = begin;
+            tail(&kinds, 5.0, 1.0, &mut theta);
+            assert!((theta - first).abs() <= 0.0, "from {begin}: {theta}");
+        }
+    }
+
     /// A negligible bound need not be exact, but a bound that is not negligible is never reported as
     /// negligible.
     #[test]

@@ -198,11 +198,12 @@ fn what_a_contract_reserves_is_in_proportion_to_its_rate() {
 /// Bits of all frames over the time, to the bit.
 #[test]
 fn the_mean_rate_is_exact() {
-    for (bytes, seconds) in
-        [(MESSAGE_BYTES_MAX, 1), (MESSAGE_BYTES_MAX, 7), (1, 3_600), (999_999_937 >> 5, 13)]
+    for (bytes, interval) in
+        [(MESSAGE_BYTES_MAX, 1), (MESSAGE_BYTES_MAX, 7_000), (1, 3_600_000_000_000), (999_983, 13)]
     {
-        let trace = Trace::regular([bytes as usize; 2], Nanos::from_secs(seconds)).unwrap();
-        assert_eq!(trace.bits_per_second(), 2 * 8 * u64::from(bytes) / (2 * seconds), "{bytes} {seconds}");
+        let trace = Trace::regular([bytes as usize; 2], Nanos(interval)).unwrap();
+        let bits = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(interval);
+        assert_eq!(u128::from(trace.bits_per_second()), bits, "{bytes} {interval}");
     }
 }
 

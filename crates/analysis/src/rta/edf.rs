@@ -76,7 +76,7 @@ impl Window<'_> {
             || self.tasks.iter().enumerate().filter(|&(other, _)| other != index).map(|(_, task)| task);
         let later = others().filter(|task| task.deadline > due).map(|task| task.segment_max);
         let blocking = self.convention.blocking(later.max().unwrap_or_default().max(self.blocking));
-        let started = fixed_point(Nanos(1), self.tasks.len(), effort, |at| {
+        let started = fixed_point(Nanos::ZERO, self.tasks.len(), effort, |at| {
             let competing = |task: &Task| task.demand_within(at.min((due + Nanos(1)) - task.deadline));
             blocking + own_work + others().map(competing).sum()
         })?;
