@@ -282,11 +282,11 @@ impl Contract {
             Activation::Periodic { period, packets } => (period, packets, true),
         };
         let period = policed(span).max(Nanos(1));
-        let messages = period.div_ceil(interval).max(1);
+        let messages = period.div_ceil(interval);
         let mut needed = u64::from(own).saturating_mul(messages);
         let mut timers = 1;
         if timed && messages == 1 {
-            let timers_max = (interval.0 / period.0).max(1);
+            let timers_max = interval.0 / period.0;
             needed = u64::from(own).div_ceil(timers_max);
             timers = u64::from(own.div_ceil(packets.max(1)));
         }
@@ -367,6 +367,15 @@ mod tests {
         assert_eq!(name.as_str(), "camera-1.front_left");
         for wrong in ["", "a b", "ä", "x123456789012345678901234567890123"] {
             assert!(FlowName::new(wrong).is_err(), "{wrong}");
+        }
+        // As many bytes as a name may have, and one more; of a long text twice as many are shown.
+        for bytes in [1, 2, 30, 31, 32, 61, 62, 63, 200] {
+            let text = "n".repeat(bytes);
+            let name = FlowName::new(&text);
+            match bytes {
+                ..=31 => assert_eq!(name.map(String::from), Ok(text), "{bytes}"),
+                _ => assert_eq!(name, Err(FlowNameError { text: text[..bytes.min(62)].into() }), "{bytes}"),
+            }
         }
     }
 }

@@ -136,7 +136,7 @@ impl LogicalArrivals {
 struct Chain {
     /// c: I' after the largest e accepted before the current message; 0 before there is one.
     earliest: Instant,
-    /// Largest e accepted of the current message: e never decreases within a message. 0 if none was accepted.
+    /// Largest e accepted so far: e never decreases within a message. 0 if none was accepted.
     effective: Instant,
 }
 
@@ -147,7 +147,6 @@ impl Chain {
         if self.effective > Instant::ZERO {
             self.earliest = self.effective + period;
         }
-        self.effective = Instant::ZERO;
     }
 
     /// Accepts a packet that reaches the stage at `reached` (m); returns its e.
@@ -247,7 +246,7 @@ pub struct ArrivalTerms {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EffectiveArrivals {
     chain: Chain,
-    /// The message that is being received; no packets before the first.
+    /// The message that is being received. Before the first: message 0, which has no packets.
     current: Message,
 }
 
@@ -274,7 +273,7 @@ impl EffectiveArrivals {
     /// The message that `packet` belongs to, with the packet counted.
     fn enter(&mut self, terms: &ArrivalTerms, packet: &Arrival) -> Message {
         let message = self.current;
-        if message.packets > 0 && message.takes(terms, packet) {
+        if message.takes(terms, packet) {
             return Message {
                 packets: message.packets.saturating_add(1),
                 wire_bytes: message.wire_bytes.saturating_add(packet.wire_bytes),

@@ -56,14 +56,13 @@ pub struct PoolPart {
 pub fn pooled(parts: &[PoolPart], ratio: Ppb) -> u32 {
     let variables: Vec<_> = parts
         .iter()
-        .filter(|part| part.most > 0)
         .map(|part| Variables {
             count: 1.0,
             most: f64::from(part.most),
             mean_share: (part.period.0 as f64 / part.mean_period.0.max(1) as f64).min(1.0),
         })
         .collect();
-    let most = parts.iter().fold(0_u32, |sum, part| sum.saturating_add(part.most));
+    let most = parts.iter().map(|part| part.most).reduce(u32::saturating_add).unwrap_or_default();
     let (mut overrun, mut enough, mut theta) = (0, most, 0.0);
     while enough > overrun {
         let middle = overrun + (enough - overrun) / 2;
@@ -87,6 +86,25 @@ mod tests {
         assert_eq!(regulated(MS(20), MS(5), MS(20), Nanos::ZERO, MS(40)), 2);
         assert_eq!(sink_at_deadline(Nanos::ZERO, MS(80), MS(2), MS(40)), 3);
         assert_eq!(sink_at_deadline(MS(1), MS(80), MS(2), MS(40)), 4);
+    }
+
+    /// The formulas for all small times, each started interval counted one by one.
+    #[test]
+    fn each_started_interval_counts_a_message() {
+        let started = |span: u64, period: u64| (0..span).step_by(period as usize).count() as u64;
+        for period in 1..6 {
+            for (a, b, c, jitter) in (0..625).map(|n| (n % 5, n / 5 % 5, n / 25 % 5, n / 125)) {
+                let errors = started(jitter, period);
+                let [first, second, third, late, span] = [a, b, c, jitter, period].map(Nanos);
+                let what = [a, b, c, jitter, period];
+                assert_eq!(source(a as u32, second, span), a + started(b, period), "{what:?}");
+                let two = started(a + b, period) + errors;
+                assert_eq!(cumulative(first, second, late, span), two, "{what:?}");
+                assert_eq!(sink_at_deadline(first, second, late, span), two, "{what:?}");
+                let three = started(a + b + c, period) + errors;
+                assert_eq!(regulated(first, second, third, late, span), three, "{what:?}");
+            }
+        }
     }
 
     #[test]
@@ -115,6 +133,36 @@ mod tests {
         }
         let none = PoolPart { most: 0, ..part };
         assert_eq!(pooled(&[none, none], Ppb::new(1).unwrap()), 0);
+    }
+
+    /// Without a ratio worth mentioning each channel needs all that it may use, also if that is a single message;
+    /// those that use nothing change nothing.
+    #[test]
+    fn a_pool_that_may_hardly_be_exceeded_has_room_for_all() {
+        let part = |most| PoolPart { most, period: MS(10), mean_period: MS(20) };
+        let parts = [part(0), part(1), part(0), part(1), part(2), part(0)];
+        for count in 0..=parts.len() {
+            let all = parts[..count].iter().map(|part| part.most).sum::<u32>();
+            assert_eq!(pooled(&parts[..count], Ppb::new(1).unwrap()), all, "{count}");
+        }
+        // Whether the last message is there depends on all being full: a half to the power of 3 for those above.
+        let at = |parts_of_ratio| pooled(&parts, Ppb::new(parts_of_ratio).unwrap());
+        assert_eq!([124_999_999, 126_000_000].map(at), [4, 3]);
+    }
+
+    /// Whoever sends at its peak all the time is full: no ratio below the whole saves anything. A mean interval of
+    /// nothing counts as a nanosecond, and the mean is no higher than the peak.
+    #[test]
+    fn channels_at_their_peak_share_nothing() {
+        for (period, mean_period) in [(1, 1), (1, 0), (5, 5), (5, 2), (1_000_000, 0)] {
+            let part = PoolPart { most: 3, period: Nanos(period), mean_period: Nanos(mean_period) };
+            for count in [1, 2, 20] {
+                let pool = pooled(&alloc::vec![part; count], Ppb::new(999_999_000).unwrap());
+                assert_eq!(pool, 3 * count as u32, "{period} {mean_period} {count}");
+            }
+        }
+        let never = PoolPart { most: 3, period: Nanos::ZERO, mean_period: Nanos::ZERO };
+        assert_eq!(pooled(&[never; 9], Ppb::new(1_000).unwrap()), 0, "of no nanosecond in each");
     }
 
     #[test]

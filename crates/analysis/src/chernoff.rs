@@ -120,10 +120,11 @@ mod tests {
 
     #[test]
     fn exponentials_and_logarithms() {
-        let values = [0.0, 1.0, -1.0, 0.3, 17.3, -40.0, 300.5, -600.0];
+        let values = [0.0, 1.0, -1.0, 0.3, 17.3, -40.0, 300.5, -600.0, -699.9, -700.0];
         for x in values {
             assert!((exp(x) / x.exp() - 1.0).abs() < 1e-12, "{x}");
         }
+        assert!(exp(-700.000_001) <= 0.0);
         for x in [1.0, 1.5, 1e-9, 0.7, 123.456, 1e200, f64::MIN_POSITIVE] {
             assert!((ln(x) - x.ln()).abs() <= 1e-13 * x.ln().abs().max(1.0), "{x}");
         }
@@ -233,6 +234,84 @@ mod tests {
                 tail(&kinds, least, 1e-300, &mut theta);
                 assert!((theta - begin).abs() <= 0.0, "{least} from {begin}: {theta}");
             }
+        }
+    }
+
+    /// Seconds or nanoseconds: a bound is the same in each unit, wherever the search begins.
+    #[test]
+    fn a_bound_does_not_depend_on_the_unit() {
+        let kinds =
+            |unit: f64| {
+                [(6.0, 1.0, 0.2), (3.0, 5.0, 0.1), (9.0, 2.0, 0.5)]
+                    .map(|(count, most, mean_share)| Variables { count, most: most * unit, mean_share })
+            };
+        for least in [12.0, 15.0, 20.0, 30.0, 38.0] {
+            let bound = tail(&kinds(1.0), least, 1e-300, &mut 0.0);
+            for unit in [1e-9, 1e-3, 1e3, 1e6, 1e9] {
+                for begin in [0.0, 1e-3 / unit, 1.0 / unit, 1e20, f64::INFINITY] {
+                    let other = tail(&kinds(unit), least * unit, 1e-300, &mut { begin });
+                    assert!(
+                        (other / bound - 1.0).abs() < 1e-3,
+                        "{least} {unit} from {begin}: {other} {bound}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// The search ends with a step of Newton's method, which leaves theta where the slope is `least` to more digits than any
+    /// bisection would have.
+    #[test]
+    fn the_theta_of_a_bound_is_precise() {
+        let kind = |count, most, mean_share| Variables { count, most, mean_share };
+        for kinds in [
+            std::vec![kind(6.0, 1.0, 0.2), kind(3.0, 5.0, 0.1), kind(9.0, 2.0, 0.5)],
+            std::vec![kind(12.0, 3.0, 0.05)],
+            std::vec![kind(200.0, 4.0, 0.2)],
+        ] {
+            let most: f64 = kinds.iter().map(|kind| kind.count * kind.most).sum();
+            let mean: f64 = kinds.iter().map(|kind| kind.count * kind.most * kind.mean_share).sum();
+            for part in [0.1, 0.2, 0.3, 0.5, 0.7, 0.9] {
+                let least = mean + (most - mean) * part;
+                for begin in [0.0, 0.01, 0.3, 2.0] {
+                    let mut theta = begin;
+                    tail(&kinds, least, 1e-300, &mut theta);
+                    let (_, slope, curvature) = terms(&kinds, theta);
+                    let error = (slope - least) / curvature / theta;
+                    assert!(error.abs() < 1e-5, "{kinds:?} {part} from {begin}: {theta} is {error} off");
+                }
+            }
+        }
+    }
+
+    /// Where it is certain that the sum reaches the mean, or where certainty is negligible, nothing is searched.
+    #[test]
+    fn what_is_certain_is_not_searched() {
+        let kinds = [Variables { count: 4.0, most: 2.0, mean_share: 0.5 }];
+        for (least, negligible) in [(3.9, 1e-9), (4.0, 1e-9), (5.0, 1.0)] {
+            let mut theta = 0.7;
+            assert!(tail(&kinds, least, negligible, &mut theta) >= 1.0, "{least}");
+            assert!((theta - 0.7).abs() <= 0.0, "{least} {negligible}: {theta}");
+        }
+    }
+
+    /// A search begins where it is told to, if that is below the largest exponent; at the inverse of the largest value if not.
+    #[test]
+    fn a_search_begins_below_the_largest_exponent() {
+        let kinds = [Variables { count: 4.0, most: 2.0, mean_share: 0.5 }];
+        let inverse = 0.5;
+        for (begin, first) in [
+            (0.0, 0.0),
+            (0.7, 0.7),
+            (299.0, 299.0),
+            (300.0, inverse),
+            (301.0, inverse),
+            (f64::INFINITY, inverse),
+        ] {
+            // The search ends at once, where it begins.
+            let mut theta = begin;
+            tail(&kinds, 5.0, 1.0, &mut theta);
+            assert!((theta - first).abs() <= 0.0, "from {begin}: {theta}");
         }
     }
 

@@ -88,7 +88,7 @@ impl Load {
         let load = self.density + (once << FRACTION_BITS).div_ceil(u128::from(span.max(1)));
         let limit = u128::from(sharing.utilisation_limit.0.max(1)) << FRACTION_BITS;
         let kept = used.saturating_mul(load).saturating_mul(WHOLE).div_ceil(limit);
-        let share = WHOLE.saturating_sub(kept) as u32;
+        let share = WHOLE.checked_sub(kept)? as u32;
         // Rounding must not exclude the least share itself.
         let rounded = Ppm(share - share % STEP).min(sharing.most).max(sharing.least);
         (share >= sharing.least.0).then_some(rounded)

@@ -193,6 +193,64 @@ mod tests {
         }
     }
 
+    /// A map of blocks with these sizes, whose keys are the odd numbers in their order.
+    fn of_blocks(sizes: &[usize]) -> Ordered<usize, ()> {
+        let mut keys = (0..).map(|number| (2 * number + 1, ()));
+        let blocks = sizes.iter().map(|size| keys.by_ref().take(*size).collect()).collect();
+        Ordered { blocks, len: sizes.iter().sum() }
+    }
+
+    fn sizes(map: &Ordered<usize, ()>) -> Vec<usize> {
+        map.blocks.iter().map(Vec::len).collect()
+    }
+
+    /// A full block is cut behind its first half, or before a key that belongs into its second half.
+    #[test]
+    fn a_full_block_is_cut_where_a_key_belongs() {
+        for place in 0..=BLOCK_ENTRIES_MAX {
+            let mut map = of_blocks(&[BLOCK_ENTRIES_MAX]);
+            map.insert(2 * place, ());
+            let expected = if place < 16 { [17, 16] } else { [place, 33 - place] };
+            assert_eq!(sizes(&map), expected, "{place}");
+            assert!(map.iter().is_sorted_by(|one, next| one.0 < next.0), "{place}");
+        }
+    }
+
+    /// A block that has lost an entry is joined with the next, or else with the one before it, if both together have half a
+    /// block at most; no sooner.
+    #[test]
+    fn neighbours_with_few_entries_are_joined() {
+        const HALF: usize = BLOCK_ENTRIES_MAX / 2;
+        let mut joined = 0;
+        for [before, own, behind] in (0..18_usize.pow(3)).map(|n| [n % 18, n / 18 % 18, n / 324]) {
+            // 0 stands for none; the invariant holds before.
+            let (first, last) = (before == 0, behind == 0);
+            if own == 0 || !first && before + own <= HALF || !last && own + behind <= HALF {
+                continue;
+            }
+            let given: Vec<_> = [before, own, behind].into_iter().filter(|size| *size > 0).collect();
+            let left = own - 1;
+            let mut expected = match (left + behind <= HALF && !last, before + left <= HALF && !first) {
+                _ if left == 0 => [before, behind, 0],
+                (true, _) => [before, left + behind, 0],
+                (false, true) => [before + left, behind, 0],
+                (false, false) => [before, left, behind],
+            }
+            .to_vec();
+            expected.retain(|size| *size > 0);
+            for place in [0, own / 2, own - 1] {
+                let mut map = of_blocks(&given);
+                let key = 2 * (before + place) + 1;
+                assert_eq!((map.remove(&key), map.remove(&key)), (Some(()), None));
+                assert_eq!(sizes(&map), expected, "{given:?} {place}");
+                assert_eq!((map.len(), map.get(&key)), (expected.iter().sum(), None));
+                assert!(map.iter().is_sorted_by(|one, next| one.0 < next.0), "{given:?} {place}");
+            }
+            joined += usize::from(expected.len() < given.len());
+        }
+        assert!(joined > 30, "{joined}");
+    }
+
     #[test]
     fn blocks_are_full_where_keys_come_in_their_order_before_one_that_is_the_last() {
         let mut map = Ordered::default();

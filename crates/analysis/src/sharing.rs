@@ -126,6 +126,48 @@ mod tests {
         }
     }
 
+    /// The weights, written out: costs and bounds count as a nanosecond at least and an hour at most, loads as a
+    /// millionth to the whole; what is free of a stage is in millionths, with a hundredth added.
+    #[test]
+    fn the_last_stage_gets_its_weights_part_rounded_down() {
+        let times = [0, 1, 2, 3, 7, SPAN_MAX.0 - 1, SPAN_MAX.0, SPAN_MAX.0 + 1, u64::MAX];
+        let loads = [0, 1, 2, 10_000, 999_999, 1_000_000, 1_000_001, u32::MAX];
+        let stages = || {
+            times.iter().flat_map(|&time| loads.iter().map(move |&load| (time, load))).map(|(time, load)| {
+                ShareStage { offered: Nanos(time), cost: Nanos(times[8] - time), load: Ppm(load) }
+            })
+        };
+        let within = |value: u64, most: u64| u128::from(if value == 0 { 1 } else { value.min(most) });
+        let weight = |sharing: Sharing, stage: &ShareStage| {
+            let (cost, load) = (within(stage.cost.0, SPAN_MAX.0), within(stage.load.0.into(), 1_000_000));
+            match sharing {
+                Sharing::Scarcity => cost * 1_000_000 * 1_000 / (1_000_000 - load + 10_000),
+                Sharing::Cost => cost,
+                Sharing::Load => load,
+                Sharing::CostLoad => cost * load,
+                Sharing::Offered => within(stage.offered.0, SPAN_MAX.0),
+                Sharing::Even => 1,
+                Sharing::Bottleneck => unreachable!("it has no weights"),
+            }
+        };
+        for sharing in Sharing::ALL.into_iter().filter(|sharing| *sharing != Sharing::Bottleneck) {
+            for first in stages() {
+                for last in stages() {
+                    let [one, other] = [&first, &last].map(|stage| weight(sharing, stage));
+                    for leftover in [9, 101_000, u64::MAX] {
+                        let expected = u128::from(leftover) * other / (one + other);
+                        let share = sharing.of_last(Nanos(leftover), &[first, last]);
+                        assert_eq!(
+                            u128::from(share.0),
+                            expected,
+                            "{sharing:?} {leftover} {first:?} {last:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn what_is_scarce_gets_more() {
         let stages = [stage(1_000, 190_000), stage(1_000, 600_000), stage(4_000, 190_000)];

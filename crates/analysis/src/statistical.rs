@@ -231,14 +231,21 @@ mod tests {
         assert!((late.messages_mean(MS(400)) - 403.0 / 39.687_5).abs() < 1e-9);
         // However short the intervals: a message at each nanosecond of the window, its ends included.
         let short = Soft { mean_period: Nanos(1), mean_over: Nanos(3), ..shared };
-        for (period, mean_period, most) in [(1, 100, 1), (1, 1, 11), (2, 1, 6), (1, 2, 7), (3, 4, 4)] {
+        // An interval of nothing counts as a nanosecond.
+        let none = [(0, 1, 11), (0, 2, 7), (1, 0, 11), (2, 0, 6), (0, 0, 11)];
+        for (period, mean_period, most) in
+            [(1, 100, 1), (1, 1, 11), (2, 1, 6), (1, 2, 7), (3, 4, 4)].into_iter().chain(none)
+        {
             let soft = Some(Soft { mean_period: Nanos(mean_period), ..short });
             let fast = Demand { period: Nanos(period), soft, ..demand };
             assert_eq!(fast.messages_max(Nanos(10)), most, "{period} {mean_period}");
             let hard = Demand { soft: None, ..fast };
-            assert_eq!(hard.messages_max(Nanos(10)), 10 / period + 1, "{period}");
+            assert_eq!(hard.messages_max(Nanos(10)), 10 / period.max(1) + 1, "{period}");
         }
-        let fast = Demand { soft: Some(short), ..demand };
-        assert!((fast.messages_mean(Nanos(7)) - f64::from(7 + 3_000_000)).abs() < 1e-6);
+        for mean_period in [0, 1, 2] {
+            let fast = Demand { soft: Some(Soft { mean_period: Nanos(mean_period), ..short }), ..demand };
+            let mean = f64::from(7 + 3_000_000) / if mean_period == 2 { 2.0 } else { 1.0 };
+            assert!((fast.messages_mean(Nanos(7)) - mean).abs() < 1e-6, "{mean_period}");
+        }
     }
 }

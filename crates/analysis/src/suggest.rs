@@ -215,7 +215,7 @@ fn smoothed_contract(trace: &Trace, bytes: u32, wait: Nanos, deadline: Nanos) ->
 /// 5 % above the mean rate of messages.
 fn mean_contract(trace: &Trace, bytes: u32, deadline: Nanos) -> Option<Contract> {
     let messages: u64 = trace.frames().iter().map(|frame| u64::from(messages_of(frame, bytes))).sum();
-    let interval = Nanos(trace.duration().0 / messages.max(1) * 100 / 105).max(INTERVAL_MIN);
+    let interval = Nanos(trace.duration().0 / messages * 100 / 105).max(INTERVAL_MIN);
     let burst = burst_for(trace, bytes, interval)?;
     Contract::new(bytes, Rate::every(interval)?, burst, deadline).ok()
 }

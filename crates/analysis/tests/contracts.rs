@@ -1,8 +1,10 @@
 //! Ranges of contracts, and names and figures as shown to users.
 
-use punctual_analysis::contract::{BURST_MESSAGES_MAX, Contract, ContractError, MESSAGE_BYTES_MAX};
+use punctual_analysis::contract::{
+    BURST_MESSAGES_MAX, Contract, ContractError, INTERVAL_MIN, MESSAGE_BYTES_MAX, SPAN_MAX,
+};
 use punctual_analysis::sharing::Sharing;
-use punctual_analysis::{Activation, Instant, Late, Nanos, Ppm, Rate};
+use punctual_analysis::{Activation, Guarantee, Instant, Late, Nanos, Ppb, Ppm, Rate, Statistical};
 
 fn contract() -> Contract {
     Contract::new(1_000, Rate::per_second(50).unwrap(), 2, Nanos::from_millis(40)).unwrap()
@@ -34,11 +36,42 @@ fn each_number_of_a_contract_has_its_range() {
     assert!(matches!(periodic, Err(ContractError::Activation(_))), "{periodic:?}");
 }
 
+/// The largest value that is allowed, and the smallest, are valid; the next ones are not.
+#[test]
+fn ranges_end_exactly_where_they_say() {
+    type Change = fn(Contract, u64) -> Contract;
+    let ranges: [(&str, u64, u64, Change); 4] = [
+        ("bytes", 1, MESSAGE_BYTES_MAX.into(), |c, n| Contract { message_bytes_max: n as u32, ..c }),
+        ("burst", 1, BURST_MESSAGES_MAX.into(), |c, n| Contract { burst_messages_max: n as u32, ..c }),
+        ("deadline", 1, SPAN_MAX.0, |c, n| Contract { deadline: Nanos(n), ..c }),
+        ("interval", INTERVAL_MIN.0, SPAN_MAX.0, |c, n| Contract {
+            rate_max: Rate::every(Nanos(n)).unwrap_or(c.rate_max),
+            ..c
+        }),
+    ];
+    for (what, least, most, change) in ranges {
+        for value in [least - 1, least, least + 1, most - 1, most, most + 1] {
+            let valid = change(contract(), value).validate().is_ok();
+            assert_eq!(valid, (least..=most).contains(&value), "{what} {value}");
+        }
+    }
+    let allowed = |jitter: u64| Contract { jitter: Some(Nanos(jitter)), ..contract() }.validate();
+    assert_eq!([0, SPAN_MAX.0 - 1, SPAN_MAX.0].map(allowed), [Ok(()); 3]);
+    let jitter = SPAN_MAX + Nanos(1);
+    assert_eq!(allowed(jitter.0), Err(ContractError::Jitter { jitter }));
+}
+
+/// Soft is what may miss by its contract, or is dropped when it is late: each alone is enough.
 #[test]
 fn what_may_drop_late_messages_is_soft() {
     let hard = contract();
     let soft = Contract { late: Late::Drop, ..hard };
-    assert_ne!(hard.guarantee(), soft.guarantee());
+    let miss_ratio = Ppb::new(1_000).unwrap();
+    let terms = Statistical { mean_rate: hard.rate_max, mean_over: Nanos::from_secs(1), miss_ratio };
+    let statistical = Contract { statistical: Some(terms), ..hard };
+    let both = Contract { late: Late::Drop, ..statistical };
+    assert_eq!(hard.guarantee(), Guarantee::Hard);
+    assert_eq!([soft, statistical, both].map(|contract| contract.guarantee()), [Guarantee::Soft; 3]);
     assert_eq!((hard.packets_max(400), hard.packets_max(0)), (3, 1_000));
     assert!(hard.policed_interval() < hard.interval());
 }

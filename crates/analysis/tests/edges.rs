@@ -188,6 +188,9 @@ fn what_is_left_of_a_deadline_is_all_that_fits() {
                 assert!(total(left.0) <= deadline, "{rho} {stages:?} {spare}");
                 assert!(total(left.0 + 3) > deadline, "{rho} {stages:?} {spare}: {left:?} is too little");
                 assert!(rho > 0 || total(left.0) == deadline, "{stages:?} {spare}");
+                // spare/(1 + rho), and a nanosecond less for the rounding of the drift.
+                let grown = u128::from(spare) * 1_000_000 / u128::from(1_000_000 + rho);
+                assert_eq!(u128::from(left.0), grown.saturating_sub((rho > 0).into()), "{rho} {spare}");
             }
         }
     }

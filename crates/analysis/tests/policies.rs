@@ -2,8 +2,8 @@
 //! and the reported utilisation is the sum of the reservations.
 
 use punctual_analysis::{
-    AdmissionPolicy, Blocking, Class, Demand, Interference, Nanos, Ppb, Ppm, Soft, StageKey, StageModel,
-    Urgency, policy_by_name,
+    Admission, AdmissionPolicy, Blocking, Class, Demand, Interference, Nanos, Ppb, Ppm, Soft, StageKey,
+    StageModel, Urgency, policy_by_name,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -103,6 +103,33 @@ fn blocking_is_explained_by_units_of_less_urgent_channels() {
         assert_eq!(blocking(policy.as_mut()), Some((us(10), us(100))), "{name}: beside a peer");
         policy.hold(StageKey(2), &channel(20, 20, 40), us(9_000)).expect("it fits");
         assert_eq!(blocking(policy.as_mut()), Some((us(20), us(100))), "{name}: ahead of another");
+    }
+}
+
+/// A message in pieces is longer than its largest unit by a nanosecond at least, and never shorter than it was.
+#[test]
+fn a_message_in_pieces_is_more_than_one_unit() {
+    for (cost, unit) in (0..6).flat_map(|cost| (0..6).map(move |unit| (cost, unit))) {
+        let whole =
+            Demand { cost: Nanos(cost), unit_cost_max: Nanos(unit), ..hard(&mut SmallRng::seed_from_u64(1)) };
+        let expected = Demand { cost: Nanos(if cost > unit { cost } else { unit + 1 }), ..whole };
+        assert_eq!(whole.in_pieces(), expected, "{cost} {unit}");
+    }
+}
+
+/// Policies are the same if their names are. Each is empty until it holds a channel, and again when that is released.
+#[test]
+fn a_policy_is_empty_while_it_holds_nothing() {
+    for (index, admission) in Admission::ALL.into_iter().enumerate() {
+        let same: Vec<_> = Admission::ALL.into_iter().map(|other| other == admission).collect();
+        assert!(same.iter().enumerate().all(|(other, same)| *same == (other == index)), "{admission:?}");
+        let mut policy = (admission.build)(model(&mut SmallRng::seed_from_u64(2)));
+        let channel = hard(&mut SmallRng::seed_from_u64(3));
+        assert_eq!((policy.is_empty(), policy.len()), (true, 0), "{admission:?}");
+        policy.hold(StageKey(1), &channel, LIMIT).expect("it is alone");
+        assert_eq!((policy.is_empty(), policy.len()), (false, 1), "{admission:?}");
+        assert!(!policy.is_soft(StageKey(1)), "{admission:?}: all of its messages are promised");
+        assert!(policy.release(StageKey(1)) && policy.is_empty(), "{admission:?}");
     }
 }
 

@@ -96,6 +96,67 @@ fn what_is_suggested_is_the_result_of_a_search_through_all_sizes_and_intervals()
     assert!(seen.iter().all(|seen| *seen > 10), "{seen:?}");
 }
 
+/// An interval of nothing, which no contract has but a peer may send, counts as a nanosecond.
+#[test]
+fn a_rate_without_an_interval_reserves_what_a_nanosecond_does() {
+    use serde::Deserialize;
+    use serde::de::IntoDeserializer;
+    use serde::de::value::{Error, U64Deserializer};
+    let of = |interval: u64| {
+        let deserializer: U64Deserializer<Error> = interval.into_deserializer();
+        let rate_max = Rate::deserialize(deserializer).expect("a number");
+        let plain =
+            Contract::new(8, Rate::per_second(1).expect("a rate"), 1, Nanos(50_000)).expect("in range");
+        reservation(&Contract { rate_max, ..plain }, &Packets { fragment_bytes: 8, overhead_bytes: 0 })
+    };
+    assert_eq!([0, 1, 2].map(|ns| of(ns).bits_per_second), [64_000_000_000, 64_000_000_000, 32_000_000_000]);
+}
+
+/// A packet has 1,400 B of payload, our header, and what UDP, IPv4 and Ethernet (preamble, header, check sum, gap) add.
+#[test]
+fn packets_are_those_of_ethernet() {
+    let added = 64 + 8 + 20 + (8 + 14 + 4 + 12);
+    assert_eq!(Packets::default(), Packets { fragment_bytes: 1_400, overhead_bytes: added });
+}
+
+/// Nothing is cut into less than bytes, and a frame without bytes is a message.
+#[test]
+fn a_message_is_a_byte_at_least_and_a_frame_a_message() {
+    let frames =
+        [(0, 3), (1_000_000, 0), (2_000_000, 1)].map(|(ns, bytes)| Frame { sent: Instant(ns), bytes });
+    let trace = Trace::new(frames.to_vec()).expect("a stream");
+    let plain =
+        Contract::new(1, Rate::per_second(1_000).expect("a rate"), 3, Nanos(50_000)).expect("in range");
+    for (message_bytes_max, messages, split) in [(0, 5, 1), (1, 5, 1), (2, 4, 1), (3, 3, 0)] {
+        let outcome = fare(&trace, &Contract { message_bytes_max, ..plain });
+        assert_eq!((outcome.messages, outcome.frames_split), (messages, split), "{message_bytes_max} B");
+    }
+    let packets = |fragment_bytes| Packets { fragment_bytes, overhead_bytes: 7 };
+    let of = |fragment| choices(&trace, Nanos(5_000_000), &packets(fragment));
+    assert!(of(1).len() > 1);
+    assert_eq!(of(0), of(1), "a packet has a byte at least");
+}
+
+/// Sixteen sizes are tried: one packet of payload, and twice as much each time. In one byte and less than 32 KiB there are more
+/// messages in so many large frames than a burst has.
+#[test]
+fn sixteen_sizes_of_messages_are_tried() {
+    let largest = 64 << 20;
+    let of = |together: u64| {
+        let mut sent = vec![0; together as usize];
+        sent.extend([1_000_000, 3_600_000_000_000]);
+        let frames = sent.into_iter().map(|ns| Frame { sent: Instant(ns), bytes: largest }).collect();
+        let packets = Packets { fragment_bytes: 1, overhead_bytes: 1 };
+        let found = choices(&Trace::new(frames).expect("a stream"), Nanos(80_000_000), &packets);
+        found.iter().find(|choice| choice.kind == Kind::Burst).map(|choice| choice.contract.message_bytes_max)
+    };
+    // Ahead are all messages of the frames at the beginning, and of the one soon behind them.
+    let ahead = |together: u64, size: u64| (together + 1) * u64::from(largest) / size;
+    let most = u64::from(BURST_MESSAGES_MAX);
+    assert!(ahead(20, 1 << 15) < most && ahead(20, 1 << 14) > most && ahead(40, 1 << 15) > most);
+    assert_eq!((of(20), of(40)), (Some(1 << 15), None));
+}
+
 /// What becomes of a stream is counted frame by frame: those that are larger than a message are split, and one that loses a
 /// message is damaged once.
 #[test]

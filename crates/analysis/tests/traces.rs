@@ -113,6 +113,13 @@ fn a_line_that_is_not_of_ffprobe_is_named() {
     let error = of("packet,0.0,5\n\npacket,0.04\n").unwrap_err();
     assert_eq!(error, "line 3: \"packet,0.04\" is no line of ffprobe with a time and a size");
     assert_eq!(Trace::parse_csv("packet,0.0\npacket,0.04,7\n"), Err(TraceError::Header));
+    for (text, wrong) in [
+        ("packet,x,5\npacket,0.04,7\n", "line 1: \"x\" is no time in seconds"),
+        ("packet,0.0,5\n\npacket,x,7\n", "line 3: \"x\" is no time in seconds"),
+        ("packet,0.0,5\npacket,0.04,0\n", "line 2: \"0\" is no frame size in bytes"),
+    ] {
+        assert_eq!(of(text), Err(wrong.into()), "{text}");
+    }
 }
 
 /// The longest wait of a message if each frame is cut to `bytes` and one message is sent each `interval`.
@@ -185,6 +192,18 @@ fn what_a_contract_reserves_is_in_proportion_to_its_rate() {
         let contract = Contract { rate_max: Rate::every(Nanos(interval)).unwrap(), ..slow };
         let per_second = 1_000_000_000_000_u64.div_ceil(policed);
         assert_eq!(reservation(&contract, &packets).bits_per_second, per_second, "{interval}");
+    }
+}
+
+/// Bits of all frames over the time, to the bit.
+#[test]
+fn the_mean_rate_is_exact() {
+    for (bytes, interval) in
+        [(MESSAGE_BYTES_MAX, 1), (MESSAGE_BYTES_MAX, 7_000), (1, 3_600_000_000_000), (999_983, 13)]
+    {
+        let trace = Trace::regular([bytes as usize; 2], Nanos(interval)).unwrap();
+        let bits = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(interval);
+        assert_eq!(u128::from(trace.bits_per_second()), bits, "{bytes} {interval}");
     }
 }
 

@@ -76,10 +76,43 @@ impl Window<'_> {
             || self.tasks.iter().enumerate().filter(|&(other, _)| other != index).map(|(_, task)| task);
         let later = others().filter(|task| task.deadline > due).map(|task| task.segment_max);
         let blocking = self.convention.blocking(later.max().unwrap_or_default().max(self.blocking));
-        let started = fixed_point(Nanos(1), self.tasks.len(), effort, |at| {
+        let started = fixed_point(Nanos::ZERO, self.tasks.len(), effort, |at| {
             let competing = |task: &Task| task.demand_within(at.min((due + Nanos(1)) - task.deadline));
             blocking + own_work + others().map(competing).sum()
         })?;
         Ok((started - offset) + safe)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use alloc::collections::BTreeSet;
+
+    use super::*;
+
+    /// Checks the effort of each task's search; returns how many different offsets were searched.
+    pub(in crate::rta) fn search_effort(tasks: &[Task], blocking: Nanos) -> Vec<usize> {
+        const STEPS: u64 = 1 << 40;
+        let convention = Convention::TextBook;
+        let busy = busy_period(tasks, blocking, &mut Effort::default()).expect("it is short");
+        let Some(busy) = busy else { return Vec::new() };
+        let window = Window { tasks, blocking, convention, busy };
+        // In a window, and at its end.
+        let jobs: u64 = tasks.iter().map(|task| busy.0.div_ceil(task.period.0) + 1).sum();
+        let searched = |index: usize| {
+            let offsets = window.offsets(index);
+            assert!(offsets.iter().all(|offset| *offset < busy), "{offsets:?} in {busy:?}");
+            assert!(offsets.len() as u64 <= jobs, "{offsets:?} of {jobs}: {tasks:?}");
+            let different = BTreeSet::from_iter(offsets);
+            let mut effort = Effort { steps_left: STEPS };
+            for offset in &different {
+                window.response_at(index, *offset, &mut effort).expect("it is short");
+            }
+            let mut whole = Effort { steps_left: STEPS };
+            window.response_time(index, &mut whole).expect("it is short");
+            assert_eq!(STEPS - whole.steps_left, jobs + STEPS - effort.steps_left, "{tasks:?}");
+            different.len()
+        };
+        (0..tasks.len()).map(searched).collect()
     }
 }

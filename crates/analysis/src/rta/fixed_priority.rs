@@ -33,7 +33,11 @@ pub fn response_time(tasks: &[Task], blocking: Nanos) -> Result<Option<Nanos>, T
     response_within(tasks, blocking, &mut Effort::default())
 }
 
-fn response_within(tasks: &[Task], blocking: Nanos, effort: &mut Effort) -> Result<Option<Nanos>, TooLong> {
+pub(super) fn response_within(
+    tasks: &[Task],
+    blocking: Nanos,
+    effort: &mut Effort,
+) -> Result<Option<Nanos>, TooLong> {
     let Some((own, higher)) = tasks.split_last() else { return Ok(None) };
     let Some(busy) = busy_period(tasks, blocking, effort)? else { return Ok(None) };
     let (mut worst, mut started, mut job) = (Nanos::ZERO, Nanos::ZERO, 0);

@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use super::*;
 
+mod windows;
+
 fn times(tasks: &[Task], blocking: Nanos) -> Vec<u64> {
     let responses = fixed_priority::response_times(tasks, blocking, Convention::TextBook).unwrap();
     responses.into_iter().map(|response| response.unwrap().0).collect()
@@ -195,7 +197,11 @@ fn run_window(
     ended
 }
 
-fn tiny_tasks(rng: &mut rand::rngs::SmallRng, preemption: Preemption, jitter_max: u64) -> Vec<Task> {
+pub(super) fn tiny_tasks(
+    rng: &mut rand::rngs::SmallRng,
+    preemption: Preemption,
+    jitter_max: u64,
+) -> Vec<Task> {
     use rand::Rng;
     let count = rng.random_range(1..4);
     let task = |_| {

@@ -174,7 +174,7 @@ impl Rows {
 
     fn into_trace(mut self) -> Result<Trace, TraceError> {
         self.times.sort_unstable();
-        let start = self.times.first().copied().unwrap_or(0);
+        let start = self.times.first().copied().unwrap_or_default();
         let since = |time: &i128| Instant(u64::try_from(time - start).unwrap_or(u64::MAX));
         let mut times: Vec<Instant> = self.times.iter().map(since).collect();
         (0..self.untimed).for_each(|_| halve_widest_gap(&mut times));
