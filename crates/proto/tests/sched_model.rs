@@ -80,7 +80,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Pick),
         1 => (0..3u32, any::<bool>()).prop_map(|(packets, more)| Step::Finish { packets, more }),
         8 => (1..3u32, any::<bool>()).prop_map(|(packets, more)| Step::Run { packets, more }),
-        3 => (0..30u64).prop_map(|span| Step::Wait { span }),
+        3 => prop_oneof![0..30u64, 1..3u64].prop_map(|span| Step::Wait { span }),
         3 => Just(Step::Ask),
     ]
 }

@@ -165,6 +165,24 @@ fn a_timers_work_begins_with_the_first_multiple_of_its_period() {
     }
 }
 
+/// A budget that the clock refills is whole again a period later, even if nobody calls for its handler; no period is shorter than
+/// a nanosecond.
+#[test]
+fn the_clock_refills_a_budget_after_its_period() {
+    for (period, refilled) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
+        for now in 0..5 {
+            let mut executor = Executor::new(RunPolicy::Edf);
+            let budget = Some(Budget { packets: 1, period: Nanos(period), deadline: Nanos(period) });
+            let handler = executor.add(HandlerParameters { budget, trigger: Trigger::Refilled, ..PLAIN });
+            executor.ready(handler, due(9), Instant(0));
+            assert_eq!(executor.pick(Instant(0)), Some(handler));
+            executor.finished(handler, 1, Instant(0));
+            assert!(executor.yield_request(Instant(now)), "it may run, in the background");
+            assert_eq!(executor.has_urgent(), now >= refilled, "{period} {now}");
+        }
+    }
+}
+
 /// A reactive budget's next period begins with the work that arrived a period after what began the last, to the nanosecond.
 #[test]
 fn a_reactive_budget_is_renewed_by_work_that_arrived_a_period_later() {
