@@ -85,8 +85,8 @@ mod tests {
         assert!(keys.last().is_some_and(|key| key >> 96 == 0), "a heap has room for 96 bits");
         // After the last ticket comes the first again.
         assert_eq!(
-            [last + 1, last + 2].map(|ticket| of(Class::Guaranteed, 5, 7, ticket)),
-            [0, 1].map(|ticket| of(Class::Guaranteed, 5, 7, ticket))
+            [last + 1, last + 2].map(|ticket| of(Class::Guaranteed, 4, 6, ticket)),
+            [0, 1].map(|ticket| of(Class::Guaranteed, 4, 6, ticket))
         );
         let banded = [
             (0, 0),
