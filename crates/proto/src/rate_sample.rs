@@ -117,7 +117,8 @@ mod tests {
         }
     }
 
-    /// The formulas over all small numbers, each division written out: none of the numbers may be zero where it divides.
+    /// The formulas over all small numbers, each division written out: none of the numbers may be zero where
+    /// it divides.
     #[test]
     fn rates_and_errors_are_those_of_the_formulas() {
         let up = |number: u64, by: u64| number.div_ceil(by.max(1));

@@ -1,5 +1,5 @@
-//! The limits of the link scheduler, to the byte and to the nanosecond: when a packet becomes current, and what a best-effort
-//! flow may queue. The link drains a byte in a nanosecond.
+//! The limits of the link scheduler, to the byte and to the nanosecond: when a packet becomes current, and
+//! what a best-effort flow may queue. The link drains a byte in a nanosecond.
 
 use punctual_proto::config::{Interference, LinkConfig, Pacing};
 use punctual_proto::ids::NodeId;
@@ -48,7 +48,8 @@ fn next(link: &mut LinkScheduler<u64>, now: u64) -> Option<Scheduled<u64>> {
     Some(scheduled)
 }
 
-/// So many channels become current in one call. If there is one more, it may be the most urgent: nothing goes yet.
+/// So many channels become current in one call. If there is one more, it may be the most urgent: nothing goes
+/// yet.
 #[test]
 fn nothing_goes_until_all_that_is_current_is_placed() {
     for crowd in [1, LINK_MOVES_MAX - 1, LINK_MOVES_MAX, LINK_MOVES_MAX + 1] {
@@ -68,7 +69,8 @@ fn nothing_goes_until_all_that_is_current_is_placed() {
     }
 }
 
-/// So many flows are freed by their caps in one call. If there is one more, the link must be polled again at once.
+/// So many flows are freed by their caps in one call. If there is one more, the link must be polled again at
+/// once.
 #[test]
 fn so_many_flows_come_back_to_the_round_at_once() {
     for crowd in [1, LINK_MOVES_MAX - 1, LINK_MOVES_MAX, LINK_MOVES_MAX + 1] {
@@ -93,7 +95,8 @@ fn so_many_flows_come_back_to_the_round_at_once() {
     }
 }
 
-/// A flow that went idle in debt may send again from the nanosecond on at which it has paid all but its burst.
+/// A flow that went idle in debt may send again from the nanosecond on at which it has paid all but its
+/// burst.
 #[test]
 fn a_flow_in_debt_waits_to_the_nanosecond() {
     // A byte costs ten nanoseconds, and the packet behind the burst a thousand times as much.
@@ -153,7 +156,8 @@ fn no_link_is_slower_than_a_bit_a_second() {
     }
 }
 
-/// A packet is current from e - h on, when it is queued and when the one before it has gone: what is current waits for no timer.
+/// A packet is current from e - h on, when it is queued and when the one before it has gone: what is current
+/// waits for no timer.
 #[test]
 fn a_packet_waits_for_a_timer_until_it_is_current_only() {
     for (effective, timeout) in [(139, None), (140, None), (141, Some(Instant(101)))] {
@@ -170,7 +174,8 @@ fn a_packet_waits_for_a_timer_until_it_is_current_only() {
     }
 }
 
-/// A flow may queue its bytes, and fewer packets than there are free places. A packet of no bytes counts as one byte.
+/// A flow may queue its bytes, and fewer packets than there are free places. A packet of no bytes counts as
+/// one byte.
 #[test]
 fn a_flow_queues_what_its_bounds_allow_whatever_came_and_went() {
     const FLOW_BYTES: u64 = 12;

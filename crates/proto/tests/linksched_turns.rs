@@ -1,5 +1,5 @@
-//! Whose turn it is among the flows of best effort, and when the next one is, against deficit round robin with caps as it is
-//! defined. The link drains a byte in a nanosecond.
+//! Whose turn it is among the flows of best effort, and when the next one is, against deficit round robin
+//! with caps as it is defined. The link drains a byte in a nanosecond.
 
 use std::collections::VecDeque;
 
@@ -54,8 +54,8 @@ struct Flow {
     capped: Option<u64>,
 }
 
-/// Deficit round robin with caps as they are defined: each byte costs a flow and all flows a time, and either may be a burst of
-/// largest packets ahead.
+/// Deficit round robin with caps as they are defined: each byte costs a flow and all flows a time, and either
+/// may be a burst of largest packets ahead.
 #[derive(Default)]
 struct Reference {
     /// Time of a byte for a flow, and for all together.
@@ -140,8 +140,8 @@ impl Reference {
     }
 }
 
-/// Whose turn it is, and when the next one is: as deficit round robin with caps says, over many sizes and waits that end at the
-/// very nanosecond at which a cap does.
+/// Whose turn it is, and when the next one is: as deficit round robin with caps says, over many sizes and
+/// waits that end at the very nanosecond at which a cap does.
 #[test]
 fn flows_take_turns_and_wait_for_their_caps_as_defined() {
     for (flow_cap, cap, costs) in
@@ -199,8 +199,8 @@ fn a_flow_at_the_very_end_of_its_burst_keeps_its_turn() {
         };
         queue(&mut link, 1, first);
         assert!(next(&mut link, 0).is_some());
-        [1_000, 1_000, 1_000, 500, 500].map(|bytes| queue(&mut link, 1, bytes));
-        [1_000; 5].map(|bytes| queue(&mut link, 2, bytes));
+        [1_000, 1_000, 1_000, 500, 500].into_iter().for_each(|bytes| queue(&mut link, 1, bytes));
+        [1_000; 5].into_iter().for_each(|bytes| queue(&mut link, 2, bytes));
         let sent = order.map(|_| next(&mut link, 0).map(|scheduled| scheduled.packet));
         assert_eq!(sent, order.map(Some), "{first}");
     }

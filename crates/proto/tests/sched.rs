@@ -495,7 +495,8 @@ fn best_effort_gives_way_for_a_while_and_half_of_the_time_at_most() {
         assert_eq!(executor.pick(begun), Some(guaranteed), "admitted work never waits");
         executor.idle(guaranteed);
         executor.finished(guaranteed, 1, begun);
-        // Asked at every moment, it gives way for half of the time: a pause and as long a run, a thousand times.
+        // Asked at every moment, it gives way for half of the time: a pause and as long a run, a thousand
+        // times.
         let mut runs = 0;
         for at in (0..BEST_EFFORT_PAUSE.0 / 1_000 * 2_000).map(|step| begun + us(step)) {
             executor.pause_best_effort(at);

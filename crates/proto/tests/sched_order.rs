@@ -165,8 +165,8 @@ fn a_timers_work_begins_with_the_first_multiple_of_its_period() {
     }
 }
 
-/// A budget that the clock refills is whole again a period later, even if nobody calls for its handler; no period is shorter than
-/// a nanosecond.
+/// A budget that the clock refills is whole again a period later, even if nobody calls for its handler; no
+/// period is shorter than a nanosecond.
 #[test]
 fn the_clock_refills_a_budget_after_its_period() {
     for (period, refilled) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
@@ -262,14 +262,15 @@ fn handlers_that_are_gone_change_nothing() {
     assert!(!executor.yield_request(Instant(0)));
 }
 
-/// A turn of best effort is of one packet at least, even if its quantum is none: what has done nothing yet keeps its turn.
+/// A turn of best effort is of one packet at least, even if its quantum is none: what has done nothing yet
+/// keeps its turn.
 #[test]
 fn a_turn_is_of_one_packet_at_least() {
     for (quantum_packets, packets) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
         let mut executor = Executor::new(RunPolicy::Edf);
         let of = HandlerParameters { class: Class::BestEffort, quantum_packets, ..PLAIN };
         let [first, second] = [of; 2].map(|of| executor.add(of));
-        [first, second].map(|id| executor.ready(id, due(1), Instant(0)));
+        [first, second].into_iter().for_each(|id| executor.ready(id, due(1), Instant(0)));
         for _ in 0..packets {
             assert_eq!(executor.pick(Instant(0)), Some(first), "{quantum_packets}");
             executor.finished(first, 0, Instant(0));
@@ -295,7 +296,8 @@ fn a_running_handler_yields_to_a_crowd_that_is_not_placed_yet() {
     assert!(!executor.yield_request(Instant(9)) && executor.yield_request(Instant(10)));
 }
 
-/// So many handlers are moved in one call: if there is one more, something more urgent may still wait, and nothing runs yet.
+/// So many handlers are moved in one call: if there is one more, something more urgent may still wait, and
+/// nothing runs yet.
 #[test]
 fn nothing_runs_until_all_that_are_due_are_placed() {
     const MOST: u64 = punctual_proto::limits::EXECUTOR_MOVES_MAX as u64;

@@ -1,4 +1,5 @@
-//! Until when best effort waits that has spent its share of the processor: its own, that of all best effort, or that of all work.
+//! Until when best effort waits that has spent its share of the processor: its own, that of all best effort,
+//! or that of all work.
 
 use punctual_proto::config::RunPolicy;
 use punctual_proto::limits::CPU_CAP_WINDOW;

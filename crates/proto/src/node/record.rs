@@ -527,7 +527,8 @@ mod tests {
         }
         assert!(record.add(WorkKind::BestEffort, US(49), US(8), COLD));
         assert!(record.add(WorkKind::Send, US(9), US(8), COLD), "blocked for longer than is assumed");
-        // The last unit counts as far as it took more than is assumed, or as far as it did not make up for what was before it.
+        // The last unit counts as far as it took more than is assumed, or as far as it did not make up for
+        // what was before it.
         for (before, took, left) in [(0, 48, 40), (40, 10, 30), (40, 8, 32), (20, 30, 22), (20, 100, 92)] {
             let mut record = WorkRecord::new();
             record.add(WorkKind::Send, US(8 + before), US(8), COLD);

@@ -60,7 +60,8 @@ mod tests {
 
     use super::*;
 
-    /// No part of a key reaches into another, and a key fits where a heap keeps it: the order of keys is that of their parts.
+    /// No part of a key reaches into another, and a key fits where a heap keeps it: the order of keys is that
+    /// of their parts.
     #[test]
     fn keys_are_ordered_as_their_parts_are() {
         let of = |class, period, place, ticket| {

@@ -166,14 +166,15 @@ fn measurements_are_given_up_at_their_time() {
 fn ends_of_measurements_are_reported_in_order() {
     let mut node = node();
     let ends = [RateRefusal::Busy, RateRefusal::NoAnswer, RateRefusal::TooFew];
-    ends.map(|why| node.end_rate(LINK, Err(why), NOW));
+    ends.into_iter().for_each(|why| node.end_rate(LINK, Err(why), NOW));
     for why in ends {
         assert_eq!(node.rates.poll_event(), Some(Event::Rate { link: LINK, result: Err(why) }));
     }
     assert_eq!(node.rates.poll_event(), None);
 }
 
-/// A neighbour that has no time says by how many channels its end is used: by none, another measurement is what it waits for.
+/// A neighbour that has no time says by how many channels its end is used: by none, another measurement is
+/// what it waits for.
 #[test]
 fn a_neighbour_that_is_busy_says_why() {
     let until = NOW + RATE_ANSWER_TIME;

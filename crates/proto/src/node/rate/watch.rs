@@ -284,8 +284,8 @@ mod tests {
         }
     }
 
-    /// Numbers at the ends: nothing or a single byte that came out of a link of hardly any rate, and more than a byte in a
-    /// nanosecond.
+    /// Numbers at the ends: nothing or a single byte that came out of a link of hardly any rate, and more
+    /// than a byte in a nanosecond.
     #[test]
     fn rates_and_errors_are_exact_at_both_ends() {
         let of = |came: u64, packet: u32| {
@@ -308,7 +308,8 @@ mod tests {
         }
     }
 
-    /// A check that comes too soon is none, also where nothing came out meanwhile: the next one looks back to the one before.
+    /// A check that comes too soon is none, also where nothing came out meanwhile: the next one looks back to
+    /// the one before.
     #[test]
     fn a_check_too_soon_does_not_begin_another_span() {
         let mut watch = DrainWatch::default();

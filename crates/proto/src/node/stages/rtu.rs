@@ -417,8 +417,8 @@ mod tests {
         }
     }
 
-    /// A handler sends at least a packet and at most so many in a period, each with a byte at least and with no more than goes
-    /// both as admitted and as best effort.
+    /// A handler sends at least a packet and at most so many in a period, each with a byte at least and with
+    /// no more than goes both as admitted and as best effort.
     #[test]
     fn a_handler_sends_packets_that_its_link_takes() {
         let mut config = config();
@@ -447,8 +447,9 @@ mod tests {
         }
     }
 
-    /// A period of a handler costs its calls and its units: as many calls as its quantum needs, or one for each unit where units
-    /// may come one by one. A call has a quantum at most, and no more units than there are.
+    /// A period of a handler costs its calls and its units: as many calls as its quantum needs, or one for
+    /// each unit where units may come one by one. A call has a quantum at most, and no more units than there
+    /// are.
     #[test]
     fn a_handlers_period_costs_its_calls_and_its_units() {
         let stages = stages_of(&config());

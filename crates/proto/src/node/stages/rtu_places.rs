@@ -180,8 +180,8 @@ mod tests {
         RtuStageRequest { demand, limit: period, smallest: false, follows }
     }
 
-    /// The period that the search ends with if periods from `least` on are feasible: the first is doubled until it is one of
-    /// these, then the distance to one that is none is halved until it is a 64th.
+    /// The period that the search ends with if periods from `least` on are feasible: the first is doubled
+    /// until it is one of these, then the distance to one that is none is halved until it is a 64th.
     fn searched(first: u64, least: u64) -> u64 {
         let (mut none, mut one) = (first, (first * 2).min(SPAN_MAX.0));
         while one < least {
@@ -194,7 +194,8 @@ mod tests {
         one
     }
 
-    /// The period that is proposed would be granted, and is at most a 64th longer than the shortest that would be.
+    /// The period that is proposed would be granted, and is at most a 64th longer than the shortest that
+    /// would be.
     #[test]
     fn the_proposed_period_is_at_most_a_64th_longer_than_the_shortest() {
         let mut stages = stages_of(&config());
@@ -224,7 +225,8 @@ mod tests {
         }
     }
 
-    /// No period is proposed where none would do: the bound is too short, or the longest period is not long enough.
+    /// No period is proposed where none would do: the bound is too short, or the longest period is not long
+    /// enough.
     #[test]
     fn no_period_is_proposed_where_none_would_do() {
         let mut stages = stages_of(&config());

@@ -234,7 +234,8 @@ fn the_work_behind_a_timer_is_held_without_the_wait_for_it() {
     }
 }
 
-/// The same for a link: it may be early by the horizon that was admitted there, but for what a channel is early without asking.
+/// The same for a link: it may be early by the horizon that was admitted there, but for what a channel is
+/// early without asking.
 #[test]
 fn a_link_in_a_fixed_order_is_early_by_what_was_admitted() {
     for jitter in [None, Some(MS(2))] {

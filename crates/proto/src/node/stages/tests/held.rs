@@ -135,8 +135,8 @@ fn what_has_ended_is_not_made_final() {
     accounts_hold(&stages, &[]);
 }
 
-/// A quantum may hold all packets of a message. Those that come in may be served one by one all the same, which counts in a
-/// fixed order: such a message is more than one unit of work.
+/// A quantum may hold all packets of a message. Those that come in may be served one by one all the same,
+/// which counts in a fixed order: such a message is more than one unit of work.
 #[test]
 fn packets_that_come_in_are_pieces_of_their_message_in_a_fixed_order() {
     for (run, admission) in

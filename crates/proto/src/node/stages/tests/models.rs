@@ -95,8 +95,8 @@ fn a_host_without_links_holds_nothing() {
     );
 }
 
-/// Signalling is due within a period of its own, on every link and on the processor: 50 packets a second are one in 20 ms, less
-/// the 128th by which policing shortens an interval.
+/// Signalling is due within a period of its own, on every link and on the processor: 50 packets a second are
+/// one in 20 ms, less the 128th by which policing shortens an interval.
 #[test]
 fn signalling_is_due_within_its_period() {
     let stages = stages_of(&config());

@@ -36,7 +36,7 @@ fn handler(period: u64) -> RtuTerms {
 fn handlers_are_answered_in_the_order_of_their_requests() {
     let mut stages = stages_of(&config());
     let ids = [5, 3, 9].map(RtuId);
-    ids.map(|id| stages.ask_rtu(id, &handler(20), None));
+    ids.into_iter().for_each(|id| stages.ask_rtu(id, &handler(20), None));
     for id in ids {
         assert!(matches!(stages.poll_rtu(), Some((of, Ok(_))) if of == id));
     }
@@ -45,8 +45,8 @@ fn handlers_are_answered_in_the_order_of_their_requests() {
     accounts_hold(&stages, &[]);
 }
 
-/// What a channel or a handler is told of its priority is its place among all that the processor holds; in an order without
-/// places it is 0. The link of a host that sends nothing on is no soft one.
+/// What a channel or a handler is told of its priority is its place among all that the processor holds; in an
+/// order without places it is 0. The link of a host that sends nothing on is no soft one.
 #[test]
 fn the_reported_rank_is_the_place_in_the_order() {
     for (run, admission) in [
