@@ -75,5 +75,5 @@ pub struct RouteConfig {
 /// The largest payload of a packet that a node with these `links` makes, at most `fragment_bytes`, or passes on.
 pub fn payload_bytes_max(fragment_bytes: u32, links: &[LinkConfig]) -> u32 {
     let of = |link: &LinkConfig| link.packet_bytes_max.saturating_sub(limits::HEADER_BYTES as u32);
-    links.iter().map(of).max().unwrap_or(0).max(fragment_bytes)
+    links.iter().map(of).fold(fragment_bytes, u32::max)
 }

@@ -260,4 +260,47 @@ mod tests {
         );
         assert_eq!((slips("kitten", "sitting"), slips("", "abc"), slips("abc", "")), (3, 3, 3));
     }
+
+    #[test]
+    fn a_name_has_1_to_63_letters_digits_and_marks() {
+        for (length, fits) in [(0, false), (1, true), (2, true), (62, true), (63, true), (64, false)] {
+            assert_eq!(Name::new(&"x".repeat(length)).is_ok(), fits, "{length}");
+        }
+        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+        let taken = |byte: u8| Name::new(&alloc::format!("a{}", char::from(byte))).is_ok();
+        assert!((0..=u8::MAX).all(|byte| taken(byte) == plain(&byte)));
+        let long = Name::new(&"@".repeat(70)).expect_err("no name");
+        assert_eq!(long.text.len(), 63, "its beginning");
+    }
+
+    /// The number of changes from the definition: drop a letter of either, or go on behind both.
+    fn slips_by_definition(a: &[u8], b: &[u8]) -> usize {
+        let ([first, rest @ ..], [other, others @ ..]) = (a, b) else { return a.len() + b.len() };
+        let both = slips_by_definition(rest, others) + usize::from(first != other);
+        let one = slips_by_definition(rest, b).min(slips_by_definition(a, others)) + 1;
+        both.min(one)
+    }
+
+    #[test]
+    fn slips_are_the_fewest_changes_that_make_one_text_of_another() {
+        let mut texts = alloc::vec![String::new()];
+        for at in 0.. {
+            let text: String = texts[at].clone();
+            if text.len() == 4 {
+                break;
+            }
+            texts.extend(["a", "b"].map(|letter| text.clone() + letter));
+        }
+        texts.extend(["abcd", "dcba", "bcda", "abd", "cabd"].map(String::from));
+        for (a, b) in texts.iter().flat_map(|a| texts.iter().map(move |b| (a, b))) {
+            assert_eq!(slips(a, b), slips_by_definition(a.as_bytes(), b.as_bytes()), "{a:?} {b:?}");
+        }
+    }
+
+    /// The values that the authors of FNV-1a publish for 32 bits.
+    #[test]
+    fn a_port_is_hashed_as_published() {
+        let hash = |text: &str| Name::new(text).expect("a name").port_hash();
+        assert_eq!(["a", "b", "foobar"].map(hash), [0xe40c_292c, 0xe70c_2de5, 0xbf9c_f968]);
+    }
 }

@@ -226,7 +226,7 @@ mod tests {
                 latencies.add(at(*latency));
             }
             all.sort_unstable();
-            for per_mille in [1, 10, 500, 501, 990, 999, 1_000] {
+            for per_mille in [0, 1, 10, 500, 501, 990, 999, 1_000] {
                 let place = (count as u64 * per_mille).div_ceil(1_000).max(1) as usize - 1;
                 let off = latencies.quantile(per_mille).0.abs_diff(all[place]);
                 assert!(off * 100 <= all[place] * 6, "{per_mille} of {count}: {} {}", all[place], off);
@@ -282,5 +282,15 @@ mod tests {
             assert!(begin_of(index) <= middle && middle <= end_of(index).0, "{index}: {middle}");
         }
         assert_eq!((end_of(BUCKETS - 1), middle_of(BUCKETS - 1)), (Nanos(u64::MAX), Nanos(u64::MAX)));
+    }
+
+    /// The longest of many messages is among all of them, and not among one fewer in a thousand.
+    #[test]
+    fn all_of_the_messages_include_the_longest() {
+        let mut latencies = Latencies::default();
+        for n in 0..20_000 {
+            latencies.add(at(if n == 7 { 1 << 30 } else { 1 << 20 }));
+        }
+        assert_eq!([999, 1_000].map(|per_mille| latencies.quantile(per_mille).0 > 1 << 25), [false, true]);
     }
 }

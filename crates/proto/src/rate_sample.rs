@@ -116,4 +116,34 @@ mod tests {
             assert_eq!((all.unevenness(), all.error(1_000)), (Ppm::ONE, Ppm::ONE));
         }
     }
+
+    /// The formulas over all small numbers, each division written out: none of the numbers may be zero where
+    /// it divides.
+    #[test]
+    fn rates_and_errors_are_those_of_the_formulas() {
+        let up = |number: u64, by: u64| number.div_ceil(by.max(1));
+        let million = 1_000_000_u64;
+        let small = || 0..4_u64;
+        let counts = small().flat_map(|packets| (0..6_u64).map(move |offered| (packets, offered)));
+        let sizes = (0..6_u64).flat_map(|others| (0..3_u32).map(move |wire_bytes| (others, wire_bytes)));
+        let times = small().flat_map(|span| small().map(move |jitter| (Nanos(span), Nanos(jitter))));
+        for (((packets, offered), (others, wire_bytes)), (span, jitter)) in counts
+            .flat_map(|of| sizes.clone().map(move |size| (of, size)))
+            .flat_map(|of| times.clone().map(move |time| (of, time)))
+        {
+            let sample = RateSample { packets, span, jitter, offered, offered_span: span, others };
+            let (wire, time) = (u64::from(wire_bytes), span.0.max(1));
+            let through = packets * wire + others * packets.min(offered) / offered.max(1);
+            assert_eq!(sample.rate(wire_bytes), BitRate(through * 8_000_000_000 / time), "{sample:?}");
+            let sent = offered * wire + others;
+            assert_eq!(sample.offered_rate(wire_bytes), BitRate(sent * 8_000_000_000 / time), "{sample:?}");
+            let uneven = (up(2 * jitter.0 * million, time) + up(million, packets)).min(million);
+            assert_eq!(sample.unevenness(), Ppm(uneven as u32), "{sample:?}");
+            // What was lost of the others, if they were lost like ours: that may be wrong by all of it.
+            let lost = others * offered.saturating_sub(packets) / offered.max(1);
+            let unsure = up(lost * million, packets * wire).min(million);
+            let error = (uneven + unsure).min(million);
+            assert_eq!(sample.error(wire_bytes), Ppm(error as u32), "{sample:?} {wire_bytes}");
+        }
+    }
 }

@@ -334,6 +334,10 @@ mod tests {
             assert!(items.capacity() <= number + number / 2, "{} for {number}", items.capacity());
         }
         assert!(moves <= 21, "log(10,000)/log(1.5) is 22.7: {moves}");
+        // The first time nothing is to spare: it may stay at that.
+        let mut items = Vec::<u64>::new();
+        reserve(&mut items, 100);
+        assert_eq!(items.capacity(), 100);
     }
 
     struct Item(u32, Next);
@@ -565,5 +569,16 @@ mod tests {
             slab.remove_room(5_000);
             assert_eq!((slab.present, slab.has_leftovers()), (0, later), "{used}");
         }
+    }
+
+    /// An item finds a place also where no room was made before.
+    #[test]
+    fn a_slab_makes_room_where_none_was_reserved() {
+        let (mut slab, mut fifo) = (Slab::new(), Fifo::EMPTY);
+        for number in 0..3 * RUN_SLOTS_MIN as u32 {
+            slab.push(&mut fifo, Item(number, Next::NONE));
+            assert_eq!(slab.used(), number as usize + 1);
+        }
+        assert!(numbers(&slab, &fifo).into_iter().eq(0..3 * RUN_SLOTS_MIN as u32));
     }
 }

@@ -36,6 +36,7 @@ fn channels_that_are_gone_take_and_give_nothing() {
         let refused = link.enqueue(now, flow, key, 2).expect_err("it is not there");
         assert_eq!((refused.packet, refused.reason), (2, OverflowReason::UnknownFlow));
         assert_eq!((link.slots_free(flow), link.occupancy(flow)), (0, Occupancy::default()));
+        assert!(!link.is_soft(flow));
     }
     link.remove_best_effort(BestEffortKey(9), |packet| drained.push(packet));
     assert!(drained.is_empty() && link.channels() == 1);

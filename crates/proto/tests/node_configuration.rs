@@ -153,13 +153,14 @@ fn a_misspelt_name_suggests_another_host_and_never_the_own_one() {
 /// A value just within its range is no contradiction.
 #[test]
 fn the_ends_of_ranges_are_taken() {
-    let within: [(&str, Change); 12] = [
+    let within: [(&str, Change); 13] = [
         ("retransmits_max", |c| c.signalling.retransmits_max = 1),
         ("packets_per_second", |c| c.signalling.packets_per_second = 1),
         ("retransmit", |c| c.signalling.retransmit = Nanos::from_millis(1)),
         ("lease", |c| c.signalling.lease = Nanos::from_millis(1)),
         ("consent", |c| c.signalling.consent_timeout = Nanos::from_millis(1)),
         ("tolerance", |c| c.clock_tolerance = Ppm(0)),
+        ("largest tolerance", |c| c.clock_tolerance = Ppm(1_900)),
         ("rate_error", |c| c.links[0].rate_error = Ppm(400_000)),
         ("depth", |c| c.links[0].pipeline_depth = 1),
         ("propagation", |c| c.links[0].propagation_min = c.links[0].propagation_max),
@@ -187,6 +188,10 @@ fn a_unit_costs_its_parts() {
         cold_start: Nanos(9),
     };
     let unit = |kind, packets, edge| costs.of_unit(kind, packets, 300, edge).0;
+    // A nanosecond a byte, however many there are.
+    for bytes in [0, 1, 1_023, 1_024, 1_025, 65_535, u32::MAX] {
+        assert_eq!(costs.of_unit(Send, 0, bytes, false), Nanos(bytes.into()));
+    }
     for (packets, of_send) in [(0, 0), (1, 70_000), (2, 73_000), (9, 94_000)] {
         let n = u64::from(packets);
         assert_eq!(unit(Send, packets, false), of_send + 300);
@@ -222,6 +227,7 @@ fn defaults_are_those_of_the_documents() {
     assert_eq!((cpu.interference.sigma, cpu.interference.rho), (US(100), Ppm(50_000)));
     assert_eq!((cpu.best_effort_cpu_cap, cpu.best_effort_flow_cpu_cap), (Ppm::ONE, Ppm::ONE));
     let signalling = SignallingConfig::default();
+    assert_eq!(signalling.domain_key, [0; 32], "one that everybody knows");
     let times = [signalling.lease, signalling.hello_interval, signalling.consent_timeout];
     assert_eq!(times, [20, 1, 10].map(Nanos::from_secs));
     assert_eq!((signalling.retransmit, signalling.retransmits_max), (Nanos::from_millis(100), 6));

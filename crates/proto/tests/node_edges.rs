@@ -72,6 +72,24 @@ fn a_host_wants_its_processor_while_work_waits() {
     assert!(world.nodes[1].poll_timeout().is_some_and(|due| due > world.now));
 }
 
+/// So is a signal that waits for one of a host's links, while the other ones have none.
+#[test]
+fn a_host_wants_its_processor_while_a_signal_waits_for_any_link() {
+    for first in [0, 1] {
+        let mut world = World::line(3, RATE);
+        // Both neighbours are to be greeted.
+        let (node, now) = (&mut world.nodes[1], world.now + Nanos::from_secs(2));
+        node.handle_timeout(now);
+        let mut out = [0; 2_048];
+        for link in [first, 1 - first] {
+            assert!(node.may_transmit(LinkId(link)), "{link}");
+            assert_eq!(node.poll_timeout(), Some(Instant::ZERO), "{link}");
+            while node.poll_transmit(LinkId(link), now, &mut out).is_some() {}
+        }
+        assert!(node.poll_timeout().is_some_and(|due| due > Instant::ZERO));
+    }
+}
+
 /// The driver's report of other traffic is used only to find causes: for a link that does not exist, or while
 /// nothing is late, it changes nothing.
 #[test]

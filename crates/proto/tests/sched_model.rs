@@ -9,13 +9,39 @@ use punctual_proto::{Instant, Nanos};
 #[derive(Clone, Debug)]
 enum Step {
     Add(HandlerParameters),
-    Remove { handler: usize },
-    Ready { handler: usize, early: u64, bound: u64 },
-    Idle { handler: usize },
-    Block { handler: usize },
-    Unblock { handler: usize },
-    Run { packets: u32, more: bool },
-    Wait { span: u64 },
+    Remove {
+        handler: usize,
+    },
+    Ready {
+        handler: usize,
+        early: u64,
+        bound: u64,
+    },
+    Idle {
+        handler: usize,
+    },
+    Block {
+        handler: usize,
+    },
+    Unblock {
+        handler: usize,
+    },
+    /// The most urgent handler begins, whatever runs then.
+    Pick,
+    /// What runs has done so many packets.
+    Finish {
+        packets: u32,
+        more: bool,
+    },
+    Run {
+        packets: u32,
+        more: bool,
+    },
+    Wait {
+        span: u64,
+    },
+    /// Whatever can be asked has the same answer in both.
+    Ask,
 }
 
 fn parameters() -> impl Strategy<Value = HandlerParameters> {
@@ -27,15 +53,16 @@ fn parameters() -> impl Strategy<Value = HandlerParameters> {
         1 => Just(Class::BestEffort),
         1 => Just(Class::Background),
     ];
-    let budget = proptest::option::of((0..4u32, 1..50u64, 1..50u64));
+    let period = prop_oneof![3 => 1..50u64, 1 => 0..4u64];
+    let budget = proptest::option::of((0..4u32, period, 1..50u64));
     let order = (0..40u8, 0..4u64, 0..3u8);
-    (class, order, 1..4u32, budget, any::<bool>()).prop_map(
-        |(class, (level, period, place), quantum_packets, budget, timer)| {
+    let trigger = prop_oneof![Just(Trigger::Periodic), Just(Trigger::Reactive), Just(Trigger::Refilled)];
+    (class, order, 0..4u32, budget, trigger).prop_map(
+        |(class, (level, period, place), quantum_packets, budget, trigger)| {
             let budget = budget.map(|(packets, period, deadline)| {
                 let (period, deadline) = (Nanos(period), Nanos(deadline));
                 Budget { packets, period, deadline }
             });
-            let trigger = if timer { Trigger::Periodic } else { Trigger::Reactive };
             HandlerParameters { class, level, period: Nanos(period), place, quantum_packets, budget, trigger }
         },
     )
@@ -50,9 +77,17 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..8usize).prop_map(|handler| Step::Idle { handler }),
         1 => (0..8usize).prop_map(|handler| Step::Block { handler }),
         2 => (0..8usize).prop_map(|handler| Step::Unblock { handler }),
+        2 => Just(Step::Pick),
+        1 => (0..3u32, any::<bool>()).prop_map(|(packets, more)| Step::Finish { packets, more }),
         8 => (1..3u32, any::<bool>()).prop_map(|(packets, more)| Step::Run { packets, more }),
-        3 => (0..30u64).prop_map(|span| Step::Wait { span }),
+        3 => prop_oneof![0..30u64, 1..3u64].prop_map(|span| Step::Wait { span }),
+        3 => Just(Step::Ask),
     ]
+}
+
+/// No period is shorter than a nanosecond.
+fn period_of(budget: &Budget) -> u64 {
+    budget.period.0.max(1)
 }
 
 #[derive(Debug)]
@@ -68,17 +103,29 @@ struct Handler {
 }
 
 impl Handler {
+    /// When its work may begin; `None` if there is none, or it is blocked.
+    fn release(&self) -> Option<u64> {
+        let eligible = self.head.filter(|_| !self.blocked)?.eligible.0;
+        match (self.parameters.trigger, self.parameters.budget) {
+            (Trigger::Periodic, Some(budget)) => {
+                Some(eligible.div_ceil(period_of(&budget)) * period_of(&budget))
+            }
+            _ => Some(eligible),
+        }
+    }
+
     /// Whether it may run now; renews the budget where its time has come.
     fn eligible(&mut self, now: u64) -> bool {
-        let Some(head) = self.head.filter(|_| !self.blocked) else { return false };
-        let timer = self.parameters.trigger == Trigger::Periodic;
-        let Some(budget) = self.parameters.budget else { return head.eligible.0 <= now };
-        let period = budget.period.0;
-        let release = if timer { head.eligible.0.div_ceil(period) * period } else { head.eligible.0 };
-        if release > now {
+        if self.release().is_none_or(|release| release > now) {
             return false;
         }
-        let begins = if timer { now / period * period } else { head.eligible.0 };
+        let Some((head, budget)) = self.head.zip(self.parameters.budget) else { return true };
+        let period = period_of(&budget);
+        let begins = match self.parameters.trigger {
+            Trigger::Periodic => now / period * period,
+            Trigger::Refilled => now,
+            Trigger::Reactive => head.eligible.0,
+        };
         if self.began.is_none_or(|began| begins >= began + period) {
             (self.began, self.left) = (Some(begins), budget.packets);
         }
@@ -127,6 +174,7 @@ struct Model {
     policy: RunPolicy,
     now: u64,
     handlers: Vec<Handler>,
+    running: Option<HandlerId>,
     tickets: u64,
 }
 
@@ -139,11 +187,15 @@ impl Model {
     fn ready(&mut self, handler: usize, head: Activation) {
         let ticket = self.ticket();
         let handler = &mut self.handlers[handler];
+        let runs = self.running == Some(handler.id);
         if handler.head.is_none() || (!handler.takes_turns() && handler.head != Some(head)) {
             (handler.ticket, handler.turn) = (ticket, 0);
         }
         handler.head = Some(head);
-        handler.eligible(self.now);
+        // For what runs it counts when that is finished.
+        if !runs {
+            handler.eligible(self.now);
+        }
     }
 
     fn unblock(&mut self, handler: usize) {
@@ -151,42 +203,96 @@ impl Model {
         let handler = &mut self.handlers[handler];
         if handler.blocked {
             (handler.blocked, handler.ticket, handler.turn) = (false, ticket, 0);
-            handler.eligible(self.now);
+            if self.running != Some(handler.id) {
+                handler.eligible(self.now);
+            }
         }
     }
 
-    fn pick(&mut self) -> Option<usize> {
-        let (now, policy) = (self.now, self.policy);
-        let eligible: Vec<usize> =
-            (0..self.handlers.len()).filter(|at| self.handlers[*at].eligible(now)).collect();
+    /// Place of the running handler among the others.
+    fn running(&self) -> Option<usize> {
+        self.handlers.iter().position(|handler| self.running == Some(handler.id))
+    }
+
+    /// The most urgent of those that may run and do not.
+    fn next(&mut self) -> Option<usize> {
+        let (now, policy, running) = (self.now, self.policy, self.running());
+        let others = (0..self.handlers.len()).filter(|at| running != Some(*at));
+        let eligible: Vec<usize> = others.filter(|at| self.handlers[*at].eligible(now)).collect();
         eligible.into_iter().min_by_key(|at| self.handlers[*at].urgency(policy))
+    }
+
+    fn pick(&mut self) -> Option<usize> {
+        if let Some(running) = self.running() {
+            self.finished(running, 0);
+        }
+        let picked = self.next();
+        self.running = picked.map(|at| self.handlers[at].id);
+        picked
+    }
+
+    /// Whether one is more urgent than what runs; that has no place if it has no work.
+    fn yields(&mut self) -> bool {
+        let Some(next) = self.next() else { return false };
+        // Of equal ones none is more urgent, whatever its number.
+        let urgency = |handler: &Handler| {
+            let (band, period, place, order, _) = handler.urgency(self.policy);
+            (band, period, place, order)
+        };
+        let running = self.running().map(|at| &self.handlers[at]);
+        let running = running.filter(|handler| handler.head.is_some());
+        running.is_none_or(|running| urgency(&self.handlers[next]) < urgency(running))
     }
 
     fn finished(&mut self, handler: usize, packets: u32) {
         let ticket = self.ticket();
         let handler = &mut self.handlers[handler];
+        self.running = self.running.filter(|running| *running != handler.id);
         handler.left = handler.left.saturating_sub(packets);
         handler.turn += packets;
-        if handler.takes_turns() && handler.turn >= handler.parameters.quantum_packets {
+        if handler.takes_turns() && handler.turn >= handler.parameters.quantum_packets.max(1) {
             (handler.ticket, handler.turn) = (ticket, 0);
         }
         handler.eligible(self.now);
     }
 }
 
-fn run(model: &mut Model, executor: &mut Executor, packets: u32, more: bool) {
-    let now = Instant(model.now);
+fn pick(model: &mut Model, executor: &mut Executor) {
     let expected = model.pick();
-    let id = executor.pick(now);
+    let id = executor.pick(Instant(model.now));
     assert_eq!(id, expected.map(|handler| model.handlers[handler].id));
-    let (Some(handler), Some(id)) = (expected, id) else { return };
-    assert!(!executor.yield_request(now), "it was the most urgent");
+    assert!(!executor.yield_request(Instant(model.now)), "it was the most urgent");
+}
+
+fn finish(model: &mut Model, executor: &mut Executor, packets: u32, more: bool) {
+    let Some(handler) = model.running() else { return };
+    let id = model.handlers[handler].id;
     if !more {
         executor.idle(id);
         model.handlers[handler].head = None;
     }
-    executor.finished(id, packets, now);
+    executor.finished(id, packets, Instant(model.now));
     model.finished(handler, packets);
+}
+
+fn ask(model: &mut Model, executor: &mut Executor) {
+    let now = model.now;
+    assert_eq!(executor.yield_request(Instant(now)), model.yields());
+    let next = model.next();
+    assert_eq!(executor.has_ready(), next.is_some());
+    assert_eq!(executor.has_urgent(), next.is_some_and(|at| !model.handlers[at].takes_turns()));
+    let waiting = model.handlers.iter().filter(|handler| model.running != Some(handler.id));
+    let release = waiting.filter_map(Handler::release).filter(|release| *release > now).min();
+    assert_eq!(executor.next_timeout(), release.map(Instant));
+    for handler in &model.handlers {
+        assert_eq!(executor.is_running(handler.id), model.running == Some(handler.id));
+        let HandlerParameters { quantum_packets, budget, class, .. } = handler.parameters;
+        // What is spent goes on in the background, a budget at a time; and so does one that has not begun.
+        let left = |budget: Budget| if handler.left > 0 { handler.left } else { budget.packets };
+        let most = budget.map_or(quantum_packets, |budget| quantum_packets.min(left(budget)));
+        assert_eq!(executor.unit_packets(handler.id), most.max(1));
+        assert_eq!(executor.is_soft(handler.id), class == Class::Soft);
+    }
 }
 
 fn apply(model: &mut Model, executor: &mut Executor, step: &Step) {
@@ -199,10 +305,20 @@ fn apply(model: &mut Model, executor: &mut Executor, step: &Step) {
             let (head, blocked, ticket, turn, began, left) = (None, false, 0, 0, None, 0);
             model.handlers.push(Handler { id, parameters, head, blocked, ticket, turn, began, left });
         }
-        Step::Run { packets, more } => run(model, executor, packets, more),
+        Step::Ask => ask(model, executor),
+        Step::Pick => pick(model, executor),
+        Step::Finish { packets, more } => finish(model, executor, packets, more),
+        Step::Run { packets, more } => {
+            pick(model, executor);
+            finish(model, executor, packets, more);
+        }
         Step::Wait { span } => model.now += span,
         _ if count == 0 => {}
-        Step::Remove { handler } => executor.remove(model.handlers.remove(handler % count).id),
+        Step::Remove { handler } => {
+            let Handler { id, .. } = model.handlers.remove(handler % count);
+            model.running = model.running.filter(|running| *running != id);
+            executor.remove(id);
+        }
         Step::Ready { handler, early, bound } => {
             let eligible = now + Nanos(early);
             let head = Activation { eligible, deadline: eligible + Nanos(bound) };
@@ -237,7 +353,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..300),
     ) {
         let mut executor = Executor::new(policy);
-        let mut model = Model { policy, now: 0, handlers: Vec::new(), tickets: 0 };
+        let mut model = Model { policy, now: 0, handlers: Vec::new(), running: None, tickets: 0 };
         for step in &steps {
             apply(&mut model, &mut executor, step);
         }

@@ -165,6 +165,24 @@ fn a_timers_work_begins_with_the_first_multiple_of_its_period() {
     }
 }
 
+/// A budget that the clock refills is whole again a period later, even if nobody calls for its handler; no
+/// period is shorter than a nanosecond.
+#[test]
+fn the_clock_refills_a_budget_after_its_period() {
+    for (period, refilled) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
+        for now in 0..5 {
+            let mut executor = Executor::new(RunPolicy::Edf);
+            let budget = Some(Budget { packets: 1, period: Nanos(period), deadline: Nanos(period) });
+            let handler = executor.add(HandlerParameters { budget, trigger: Trigger::Refilled, ..PLAIN });
+            executor.ready(handler, due(9), Instant(0));
+            assert_eq!(executor.pick(Instant(0)), Some(handler));
+            executor.finished(handler, 1, Instant(0));
+            assert!(executor.yield_request(Instant(now)), "it may run, in the background");
+            assert_eq!(executor.has_urgent(), now >= refilled, "{period} {now}");
+        }
+    }
+}
+
 /// A reactive budget's next period begins with the work that arrived a period after what began the last, to the nanosecond.
 #[test]
 fn a_reactive_budget_is_renewed_by_work_that_arrived_a_period_later() {
@@ -230,6 +248,7 @@ fn handlers_that_are_gone_change_nothing() {
         executor.finished(id, 1, Instant(0));
         executor.charge_flow(id, Nanos(5), Instant(0));
         executor.remove(id);
+        assert_eq!((executor.unit_packets(id), executor.is_running(id)), (1, false));
     }
     assert_eq!(executor.pick(Instant(0)), Some(kept));
     let second = executor.add(PLAIN);
@@ -241,6 +260,25 @@ fn handlers_that_are_gone_change_nothing() {
     executor.idle(second);
     assert_eq!(executor.pick(Instant(0)), Some(kept));
     assert!(!executor.yield_request(Instant(0)));
+}
+
+/// A turn of best effort is of one packet at least, even if its quantum is none: what has done nothing yet
+/// keeps its turn.
+#[test]
+fn a_turn_is_of_one_packet_at_least() {
+    for (quantum_packets, packets) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
+        let mut executor = Executor::new(RunPolicy::Edf);
+        let of = HandlerParameters { class: Class::BestEffort, quantum_packets, ..PLAIN };
+        let [first, second] = [of; 2].map(|of| executor.add(of));
+        [first, second].into_iter().for_each(|id| executor.ready(id, due(1), Instant(0)));
+        for _ in 0..packets {
+            assert_eq!(executor.pick(Instant(0)), Some(first), "{quantum_packets}");
+            executor.finished(first, 0, Instant(0));
+            assert_eq!(executor.pick(Instant(0)), Some(first), "{quantum_packets}: it has done nothing");
+            executor.finished(first, 1, Instant(0));
+        }
+        assert_eq!(executor.pick(Instant(0)), Some(second), "{quantum_packets}");
+    }
 }
 
 /// While more handlers become eligible than are moved at once, the running one must yield: one of them may be
@@ -256,6 +294,39 @@ fn a_running_handler_yields_to_a_crowd_that_is_not_placed_yet() {
         executor.ready(late, Activation { eligible: Instant(10), deadline: Instant(100) }, Instant(0));
     }
     assert!(!executor.yield_request(Instant(9)) && executor.yield_request(Instant(10)));
+}
+
+/// So many handlers are moved in one call: if there is one more, something more urgent may still wait, and
+/// nothing runs yet.
+#[test]
+fn nothing_runs_until_all_that_are_due_are_placed() {
+    const MOST: u64 = punctual_proto::limits::EXECUTOR_MOVES_MAX as u64;
+    for (due_at_once, placed) in [(MOST - 1, true), (MOST, true), (MOST + 1, false)] {
+        let crowd = || {
+            let mut executor = Executor::new(RunPolicy::Edf);
+            let running = executor.add(PLAIN);
+            executor.ready(running, due(1), Instant(0));
+            assert_eq!(executor.pick(Instant(0)), Some(running));
+            for number in 0..due_at_once {
+                let late = executor.add(PLAIN);
+                let deadline = Instant(100 - number);
+                executor.ready(late, Activation { eligible: Instant(10), deadline }, Instant(0));
+            }
+            (executor, running)
+        };
+        let (mut executor, running) = crowd();
+        assert_eq!(executor.yield_request(Instant(10)), !placed, "{due_at_once}");
+        let (mut executor, _) = crowd();
+        executor.remove(running);
+        let last = HandlerId(due_at_once as u32);
+        assert_eq!(executor.pick(Instant(10)), placed.then_some(last), "{due_at_once}");
+        assert_eq!(
+            executor.next_timeout().is_some(),
+            !placed,
+            "{due_at_once}: it must be picked again at once"
+        );
+        assert_eq!(executor.pick(Instant(10)), Some(last), "{due_at_once}");
+    }
 }
 
 /// The baseline policy has neither caps nor shares of flows.

@@ -424,3 +424,25 @@ impl<P> Queue<P> {
         self.round.unlink(&mut self.flows, index);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use punctual_analysis::BitRate;
+
+    use super::*;
+    use crate::config::LinkConfig;
+    use crate::ids::NodeId;
+
+    /// The scheduler allocates where it is made: for all flows that a cap may hold back, if there is one.
+    #[test]
+    fn there_is_room_for_every_flow_that_a_cap_holds_back() {
+        for (cap, flows, is_room) in [(Ppm::ONE, 100, false), (Ppm(500_000), 100, true), (Ppm(1), 9, true)] {
+            let queue = Queue::<u32>::new(&LinkParameters {
+                best_effort_flow_cap: cap,
+                best_effort_flows_max: flows,
+                ..LinkParameters::of(&LinkConfig::new("l", NodeId(1), BitRate(8_000_000)))
+            });
+            assert_eq!(queue.capped.room() >= flows as usize, is_room, "{cap:?} {flows}");
+        }
+    }
+}

@@ -178,6 +178,14 @@ fn smallest(children: &[Entry; ARITY]) -> (usize, Entry) {
 }
 
 #[cfg(test)]
+impl<F> Heap<F> {
+    /// Flows that there is room for.
+    pub(super) fn room(&self) -> usize {
+        self.children.capacity() * ARITY
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use alloc::collections::BTreeSet;
 

@@ -457,4 +457,24 @@ mod tests {
             assert_eq!(node.breach_watch.links[0].arrivals_announced, announced);
         }
     }
+
+    /// A rate is the bits of a span by its length, exact to the bit, of spans of two slots to two intervals.
+    #[test]
+    fn a_flow_is_measured_over_spans_of_the_right_length() {
+        let (least, most) = (WATCH_SLOT * 2, LATE_ARRIVALS_INTERVAL * 2);
+        for (span, bytes) in [(least, 3), (LATE_ARRIVALS_INTERVAL, 5_000_000_001), (most, 20_000_000_003)] {
+            let mut flow = Flow::default();
+            flow.note_count(bytes, Instant(0) + span);
+            let bits = u128::from(bytes) * 8_000_000_000 / u128::from(span.0);
+            assert_eq!((flow.rate, flow.span), (BitRate(bits as u64), span));
+            assert_eq!((flow.since, flow.bytes), (Instant(0) + span, bytes));
+        }
+        // Too soon: it is still the same span. Too late: the next span begins here.
+        for (span, begins) in [(least - Nanos(1), false), (most + Nanos(1), true)] {
+            let mut flow = Flow::default();
+            flow.note_count(7, Instant(0) + span);
+            let expected = if begins { (Instant(0) + span, 7) } else { (Instant(0), 0) };
+            assert_eq!((flow.rate, flow.since, flow.bytes), (BitRate(0), expected.0, expected.1));
+        }
+    }
 }

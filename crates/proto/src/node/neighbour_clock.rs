@@ -103,6 +103,11 @@ mod tests {
             assert_eq!(by.is_some(), reported.is_some(), "{by:?}");
             assert!(error.is_none_or(|error| error <= 330), "{by:?}");
         }
+        // By a nanosecond at first: what comes just in time is not late.
+        let late = (0..400).filter_map(|late| {
+            neighbour().bring_here(&mut header(10_500_000, 320_000), Instant(received(late)))
+        });
+        assert_eq!(late.min(), Some(Nanos(1)));
         let mut aged = header(10_500_000, 320_000);
         aged.age = Age::NONE;
         assert_eq!(neighbour().bring_here(&mut aged, Instant(received(9_000_000))), None);

@@ -49,7 +49,7 @@ impl Shares {
 
     fn add(&mut self, took: Nanos, assumed: Nanos) {
         let step = took.0.saturating_mul(STEPS_PER_WHOLE) / assumed.0.max(1);
-        self.steps[usize::try_from(step).unwrap_or(STEPS - 1).min(STEPS - 1)] += 1;
+        self.steps[step.min(STEPS as u64 - 1) as usize] += 1;
         self.window += 1;
         if self.window >= WINDOW_UNITS {
             self.steps.iter_mut().for_each(|count| *count /= 2);
@@ -397,6 +397,10 @@ mod tests {
         assert_eq!((send.p50_percent, send.p99_percent), (56, 193));
         let receive = of(&record, WorkKind::Receive);
         assert_eq!((receive.units, receive.first, receive.p50_percent), (1, 1, 0));
+        // Of equal longest ones the first is reported.
+        record.add(WorkKind::Send, US(15), US(9), COLD);
+        let send = of(&record, WorkKind::Send);
+        assert_eq!((send.units, send.max, send.max_assumed), (1_001, US(15), US(8)));
     }
 
     /// A video stream: each of its units finds cold caches.
@@ -523,6 +527,17 @@ mod tests {
         }
         assert!(record.add(WorkKind::BestEffort, US(49), US(8), COLD));
         assert!(record.add(WorkKind::Send, US(9), US(8), COLD), "blocked for longer than is assumed");
+        // The last unit counts as far as it took more than is assumed, or as far as it did not make up for
+        // what was before it.
+        for (before, took, left) in [(0, 48, 40), (40, 10, 30), (40, 8, 32), (20, 30, 22), (20, 100, 92)] {
+            let mut record = WorkRecord::new();
+            record.add(WorkKind::Send, US(8 + before), US(8), COLD);
+            assert_eq!(record.add(WorkKind::BestEffort, US(took), US(8), COLD), left > 40, "{before} {took}");
+            let left = left.min(40);
+            assert_eq!(record.busy.excess, US(left), "{before} {took}");
+            assert!(!record.add(WorkKind::Receive, US(48 - left), US(8), COLD), "{before} {took}");
+            assert!(record.add(WorkKind::Forward, US(8) + Nanos(1), US(8), COLD), "{before} {took}");
+        }
     }
 
     #[test]
@@ -585,7 +600,21 @@ mod tests {
         };
         assert!(at_risk(500, 500) && at_risk(501, 500) && at_risk(1_000, 0));
         assert!(!at_risk(499, 501) && !at_risk(500, 499) && !at_risk(999, 0) && !at_risk(500, 501));
+        // A channel is told of units that take longer than is assumed, no others.
+        let mut record = WorkRecord::new();
+        for took in core::iter::repeat_n(US(8) + Nanos(1), 1_001).chain([US(8)]) {
+            record.add_idle(IDLE, COLD);
+            record.add(WorkKind::Forward, US(8), US(8), COLD);
+            let told = record.add(WorkKind::Forward, took, US(8), COLD);
+            let units = record.paths[index_of(WorkKind::Forward).expect("it has a record")].warm.units;
+            assert_eq!(told, units >= 1_000 && took > US(8), "{units} {took}");
+        }
         // The latest units count: when the window is full, half of the counts remain.
+        let mut warm = Warm::NEW;
+        (1..WINDOW_UNITS).for_each(|unit| warm.add(unit < 10_000));
+        assert_eq!((warm.units, warm.costly), (WINDOW_UNITS - 1, 9_999));
+        warm.add(true);
+        assert_eq!((warm.units, warm.costly), (WINDOW_UNITS / 2, 5_000));
         assert!(at_risk(32_768, 32_768) && !at_risk(32_768, 65_540));
     }
 
@@ -637,6 +666,18 @@ mod tests {
     fn shares_are_reported_in_order() {
         let mut shares = Shares::NEW;
         assert_eq!((shares.percent(500), shares.percent(0)), (0, 0));
+        // A sixteenth of a nanosecond is a step, and nothing that is assumed counts as a nanosecond.
+        for (took, assumed, percent) in
+            [(2, 0, 206), (2, 1, 206), (2, 2, 106), (1, 2, 56), (4, 1, 400), (400, 1, 400)]
+        {
+            let mut one = Shares::NEW;
+            one.add(Nanos(took), Nanos(assumed));
+            assert_eq!(one.percent(1_000), percent, "{took} of {assumed}");
+        }
+        // The last of two thousand is the longest.
+        let mut many = Shares::NEW;
+        (0..2_000).for_each(|unit| many.add(US(if unit < 1_999 { 1 } else { 32 }), US(16)));
+        assert_eq!([999, 1_000].map(|per_mille| many.percent(per_mille)), [12, 206]);
         for sixteenth in 0..10 {
             shares.add(US(sixteenth), US(16));
         }

@@ -159,3 +159,10 @@ fn what_comes_for_an_end_that_is_gone_changes_nothing() {
     node.remove_handler(RtuId(999), NOW);
     assert_eq!(node.accounts(), before);
 }
+
+/// A ring that knows nothing of what its program takes reports nothing.
+#[test]
+fn a_ring_has_nothing_unread_unless_it_says_so() {
+    assert_eq!(Nothing.unread(), 0);
+    assert!(Nothing.observed().is_none());
+}

@@ -409,7 +409,7 @@ impl Handler {
             RunPolicy::FixedPriority => banded(level(class, self.order.level), self.ticket),
             RunPolicy::Rmdp => by_rate(class, &self.order, self.ticket),
             // The baseline policy has neither classes nor budgets.
-            RunPolicy::Fifo => banded(0, head.eligible.0),
+            RunPolicy::Fifo => head.eligible.0.into(),
         }
     }
 }

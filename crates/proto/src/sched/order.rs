@@ -53,3 +53,52 @@ pub(super) fn level(class: Class, rank: u8) -> u8 {
         Class::Background => PRIORITY_LEVELS,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    /// No part of a key reaches into another, and a key fits where a heap keeps it: the order of keys is that
+    /// of their parts.
+    #[test]
+    fn keys_are_ordered_as_their_parts_are() {
+        let of = |class, period, place, ticket| {
+            let order = Order { class, level: 0, place, quantum_packets: 1, period: Nanos(period) };
+            by_rate(class, &order, ticket)
+        };
+        let last = (1 << 45) - 1;
+        let mut keys = Vec::new();
+        for class in [Class::LowLatency, Class::Guaranteed, Class::Soft] {
+            for period in [0, 1, SPAN_MAX.0 - 1, SPAN_MAX.0] {
+                for place in [0, 1, 62, 63] {
+                    keys.extend([0, 1, 2, last - 1, last].map(|ticket| of(class, period, place, ticket)));
+                }
+            }
+        }
+        assert!(keys.is_sorted_by(|one, next| one < next));
+        for class in [Class::BestEffort, Class::Background] {
+            let among = [0, 1, last].map(|ticket| of(class, SPAN_MAX.0, 63, ticket));
+            assert!(keys.last() < among.first() && among.is_sorted_by(|one, next| one < next));
+            keys.extend(among);
+        }
+        assert!(keys.last().is_some_and(|key| key >> 96 == 0), "a heap has room for 96 bits");
+        // After the last ticket comes the first again.
+        assert_eq!(
+            [last + 1, last + 2].map(|ticket| of(Class::Guaranteed, 4, 6, ticket)),
+            [0, 1].map(|ticket| of(Class::Guaranteed, 4, 6, ticket))
+        );
+        let banded = [
+            (0, 0),
+            (0, 1),
+            (0, u64::MAX),
+            (1, 0),
+            (1, 7),
+            (PRIORITY_LEVELS, 0),
+            (PRIORITY_LEVELS, u64::MAX),
+        ];
+        let keys = banded.map(|(band, place)| super::banded(band, place));
+        assert!(keys.is_sorted_by(|one, next| one < next) && keys.iter().all(|key| key >> 96 == 0));
+    }
+}

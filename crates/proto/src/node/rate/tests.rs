@@ -160,3 +160,67 @@ fn measurements_are_given_up_at_their_time() {
         assert_eq!([until - Nanos(1), until].map(|now| ended(own, theirs, now)), [false, true], "{own:?}");
     }
 }
+
+/// Measurements that have ended are reported in the order of their ends.
+#[test]
+fn ends_of_measurements_are_reported_in_order() {
+    let mut node = node();
+    let ends = [RateRefusal::Busy, RateRefusal::NoAnswer, RateRefusal::TooFew];
+    ends.into_iter().for_each(|why| node.end_rate(LINK, Err(why), NOW));
+    for why in ends {
+        assert_eq!(node.rates.poll_event(), Some(Event::Rate { link: LINK, result: Err(why) }));
+    }
+    assert_eq!(node.rates.poll_event(), None);
+}
+
+/// A neighbour that has no time says by how many channels its end is used: by none, another measurement is
+/// what it waits for.
+#[test]
+fn a_neighbour_that_is_busy_says_why() {
+    let until = NOW + RATE_ANSWER_TIME;
+    for (channels, why) in [
+        (0, RateRefusal::Busy),
+        (1, RateRefusal::InUse { channels: 1, there: true }),
+        (2, RateRefusal::InUse { channels: 2, there: true }),
+    ] {
+        let mut node = node();
+        node.rates.links[0] = LinkRate { own: Own::Asked { token: TOKEN, until }, ..LinkRate::default() };
+        node.on_rate_word(LINK, RateWord::Busy { token: TOKEN, channels }, NOW);
+        assert_eq!(node.rates.poll_event(), Some(Event::Rate { link: LINK, result: Err(why) }));
+        assert!(!node.is_measured(LINK), "{channels}");
+    }
+}
+
+/// Whatever ends a neighbour's measurement, its packets are not counted any more; a new one begins at none.
+#[test]
+fn packets_are_counted_while_a_neighbour_measures_only() {
+    let counts = |node: &mut Node<Nothing>| node.plane.link_state_mut(LINK).end_counting().is_some();
+    let mut node = node();
+    node.on_rate_word(LINK, RateWord::Ask { token: TOKEN }, NOW);
+    assert!(node.is_measured(LINK) && counts(&mut node));
+    for given_up in [false, true] {
+        node.on_rate_word(LINK, RateWord::Ask { token: TOKEN }, NOW);
+        match given_up {
+            true => node.handle_rates(NOW + RATE_TIME + RATE_DRAIN_TIME),
+            false => node.on_rate_word(LINK, RateWord::Done { token: TOKEN }, NOW),
+        }
+        assert!(!node.is_measured(LINK) && !counts(&mut node), "{given_up}");
+    }
+}
+
+/// The error of a measured rate is never taken to be smaller than what is configured.
+#[test]
+fn a_measured_rate_is_as_wrong_as_configured_at_least() {
+    let base = concluded(RATE_ATTEMPTS_MAX, None, Nanos::ZERO).0;
+    let configured = node().rate_status(LINK).error;
+    for error in [base, configured, Ppm(configured.0 + 1), Ppm(configured.0 * 2)] {
+        let mut node = waiting();
+        node.rates.links[0].attempts = RATE_ATTEMPTS_MAX;
+        let jitter = Nanos(u64::from(error.0 - base.0) * 500);
+        let counted = RateSample { jitter, ..sample(1_000_000, Nanos::from_secs(1)) };
+        let status = report(&mut node, TOKEN, counted);
+        assert_eq!(status.measured.map(|measured| measured.error), Some(error));
+        assert_eq!(status.error, Ppm(error.0.max(configured.0)));
+    }
+    assert!(base < configured, "{base:?} {configured:?}");
+}

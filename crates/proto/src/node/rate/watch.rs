@@ -283,4 +283,42 @@ mod tests {
             assert_eq!(least(came), Some((rate, true)));
         }
     }
+
+    /// Numbers at the ends: nothing or a single byte that came out of a link of hardly any rate, and more
+    /// than a byte in a nanosecond.
+    #[test]
+    fn rates_and_errors_are_exact_at_both_ends() {
+        let of = |came: u64, packet: u32| {
+            let mut watch = DrainWatch::default();
+            for received in [0, came] {
+                let at = Instant(7) + Nanos::from_secs(u64::from(received > 0 || came == 0));
+                watch.observe(LinkSample { sent: 0, received, at, now: at }, BitRate(1), packet, Ppm(0));
+            }
+            watch
+        };
+        let mut idle = of(0, 1);
+        let at = Instant(8) + Nanos::from_secs(1) + Nanos::from_secs(1);
+        idle.observe(LinkSample { sent: 0, received: 0, at, now: at }, BitRate(1), 1, Ppm(0));
+        assert_eq!(idle.observed().map(|seen| (seen.rate, seen.error)), Some((BitRate(0), Ppm::ONE)));
+        for (came, rate, error) in
+            [(1, 8, 1_000_000), (2, 16, 500_000), (3, 24, 333_333), (5_000_000_001, 40_000_000_008, 0)]
+        {
+            let found = of(came, 1).observed().expect("more than the rate");
+            assert_eq!((found.rate, found.error), (BitRate(rate), Ppm(error)), "{came}");
+        }
+    }
+
+    /// A check that comes too soon is none, also where nothing came out meanwhile: the next one looks back to
+    /// the one before.
+    #[test]
+    fn a_check_too_soon_does_not_begin_another_span() {
+        let mut watch = DrainWatch::default();
+        let half = Nanos(RATE_LOOK_MIN.0 / 2);
+        for (after, received) in [(Nanos::ZERO, 0), (half, 0), (RATE_LOOK_MIN, 90_000_000)] {
+            let at = Instant(7) + after;
+            watch.observe(LinkSample { sent: 0, received, at, now: at }, CONFIGURED, 1_530, Ppm(0));
+        }
+        let rate = 90_000_000 * 8_000_000_000 / RATE_LOOK_MIN.0;
+        assert_eq!(watch.observed().map(|seen| seen.rate), Some(BitRate(rate)));
+    }
 }

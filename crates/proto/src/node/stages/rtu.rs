@@ -252,7 +252,7 @@ fn check_ranges(terms: &RtuTerms) -> Result<(), RtuRefusal> {
 mod tests {
     use alloc::format;
 
-    use punctual_analysis::{Link, Ppm};
+    use punctual_analysis::{BitRate, Link, Ppm};
 
     use super::super::tests::{config, stages_of};
     use super::*;
@@ -333,6 +333,11 @@ mod tests {
                 assert_eq!(refused, Err(RtuRefusal::Call { call, call_max, quantum_possible }), "{terms:?}");
             }
             let class = RtuClass::periodic(period, 9);
+            // No quantum helps where the PDUs cost nothing.
+            let of_run = RtuTerms { cost: RtuCost { run: call_max, unit: Nanos::ZERO }, ..nothing };
+            let call = stages.call(&of_run, 1);
+            let refused = Err(RtuRefusal::Call { call, call_max, quantum_possible: 0 });
+            assert_eq!(stages.check_call(&of_run), refused);
             let cost = RtuCost { run: run + call_max, unit };
             let terms = RtuTerms { class, quantum, cost, ..nothing };
             assert_eq!(stages.check_rtu(&terms, &config), Ok(()), "{terms:?}");
@@ -350,10 +355,16 @@ mod tests {
     /// does not. Several come in pieces.
     #[test]
     fn a_handlers_packets_are_charged_as_the_link_sends_them() {
-        for depth in [1, 2, 3] {
-            for (units, packets, bytes) in [(1, 1, 200), (1, 3, 200), (4, 1, 1_464), (4, 3, 500), (7, 2, 10)]
+        // On the faster link, which reacts at once, a few packets take as long as one: a nanosecond.
+        let rates = [BitRate(40_000_000), BitRate(1 << 50)];
+        for (depth, rate) in [1, 2, 3].into_iter().flat_map(|depth| rates.map(|rate| (depth, rate))) {
+            for (units, packets, bytes) in
+                [(1, 1, 200), (1, 2, 200), (2, 1, 200), (1, 3, 200), (4, 1, 1_464), (4, 3, 500), (7, 2, 10)]
             {
                 let mut config = config();
+                config.links[1].rate = rate;
+                config.links[1].reaction =
+                    if rate == rates[1] { Nanos::ZERO } else { config.links[1].reaction };
                 config.links[1].pipeline_depth = depth;
                 let stages = stages_of(&config);
                 let cost = RtuCost { run: Nanos(500), unit: Nanos(700) };
@@ -385,6 +396,75 @@ mod tests {
                 assert_eq!(release_latency, config.cpu.release_latency, "{what}");
                 assert_eq!((found.request.limit, found.request.follows), (cpu.limit, cpu.follows), "{what}");
                 assert_eq!(model.rate_error, Ppm(0), "the model's rate is what is assured");
+            }
+        }
+    }
+
+    /// A handler that sends pays for each packet what a message of one packet costs, with its bytes.
+    #[test]
+    fn the_packets_of_a_handler_are_part_of_its_cost() {
+        let config = config();
+        let (stages, costs) = (stages_of(&config), config.cpu.costs);
+        let cost = RtuCost { run: Nanos(500), unit: Nanos(700) };
+        assert_eq!(stages.rtu_cost(cost, None), cost);
+        for (packets, payload) in [(1, 0), (1, 1_400), (3, 200)] {
+            let packet_bytes = payload + HEADER_BYTES as u32;
+            let sent = RtuPackets { link: LINK, packets, packet_bytes, header_bytes: HEADER_BYTES as u32 };
+            let copied = Nanos(costs.copy_kib.0 * u64::from(payload) / 1_024);
+            let packet = costs.send_message + costs.send_packet + copied;
+            let unit = cost.unit + packet * u64::from(packets);
+            assert_eq!(stages.rtu_cost(cost, Some(&sent)), RtuCost { unit, ..cost });
+        }
+    }
+
+    /// A handler sends at least a packet and at most so many in a period, each with a byte at least and with
+    /// no more than goes both as admitted and as best effort.
+    #[test]
+    fn a_handler_sends_packets_that_its_link_takes() {
+        let mut config = config();
+        config.links[1].packet_bytes_max = 1_400;
+        let cost = RtuCost { run: Nanos(500), unit: Nanos(700) };
+        let class = RtuClass::periodic(PERIOD, 1_024);
+        let terms = RtuTerms { class, deadline: None, quantum: 1, cost };
+        for (header_bytes, best_effort) in [(HEADER_BYTES as u32, 1_000), (8, 1_000), (8, 2_000)] {
+            config.links[1].packet_best_effort_bytes_max = Some(best_effort);
+            let stages = stages_of(&config);
+            let check = |packets, payload: u32| {
+                let packet_bytes = payload + header_bytes;
+                stages.check_rtu_packets(
+                    &terms,
+                    &RtuPackets { link: LINK, packets, packet_bytes, header_bytes },
+                )
+            };
+            let most = best_effort.min(1_400) - header_bytes;
+            let what = RtuNumber::PayloadBytes;
+            let refused = Err(RtuRefusal::Range { what, least: 1, most: most.into() });
+            let found = [0, 1, 2, most - 1, most, most + 1].map(|payload| check(1, payload));
+            assert_eq!(found, [refused.clone(), Ok(()), Ok(()), Ok(()), Ok(()), refused]);
+            // 1,024 PDUs a period with so many packets each: 4,096 together.
+            let found = [0, 1, 3, 4, 5].map(|packets| check(packets, 10) == Err(RtuRefusal::packets()));
+            assert_eq!((found, RTU_PACKETS_MAX), ([true, false, false, false, true], 4 * 1_024));
+        }
+    }
+
+    /// A period of a handler costs its calls and its units: as many calls as its quantum needs, or one for
+    /// each unit where units may come one by one. A call has a quantum at most, and no more units than there
+    /// are.
+    #[test]
+    fn a_handlers_period_costs_its_calls_and_its_units() {
+        let stages = stages_of(&config());
+        let cost = RtuCost { run: Nanos(500), unit: Nanos(70) };
+        let begin = stages.cpu.costs.dispatch() + cost.run;
+        for (units, quantum) in (1..6_u32).flat_map(|units| (1..8_u32).map(move |quantum| (units, quantum))) {
+            let low = RtuClass::LowDelay { interval: PERIOD, units, priority: None };
+            let periodic = RtuClass::periodic(PERIOD, units);
+            let in_quanta = (1..).find(|calls| calls * quantum >= units).expect("some are enough");
+            for (class, calls) in [(periodic, in_quanta), (periodic.sporadic(), units), (low, units)] {
+                let terms = RtuTerms { class, deadline: None, quantum, cost };
+                let demand = stages.rtu_demand(&terms).expect("it has a budget");
+                let all = begin * u64::from(calls) + cost.unit * u64::from(units);
+                let one = begin + cost.unit * u64::from(quantum.min(units));
+                assert_eq!((demand.cost, demand.unit_cost_max), (all, one), "{class:?} {units} {quantum}");
             }
         }
     }

@@ -157,3 +157,111 @@ fn period_possible(policy: &mut dyn AdmissionPolicy, request: &RtuStageRequest) 
     }
     Some(long)
 }
+
+#[cfg(test)]
+mod tests {
+    use punctual_analysis::{Class, RefusalReason};
+
+    use super::super::tests::{config, stages_of};
+    use super::*;
+    use crate::signalling::SplitMix64;
+
+    fn request(cost: u64, period: u64, follows: bool) -> RtuStageRequest {
+        let (cost, period) = (Nanos(cost), Nanos(period));
+        let demand = Demand {
+            cost,
+            unit_cost_max: cost.min(Nanos::from_micros(10)),
+            period,
+            release_latency: Nanos::ZERO,
+            early: Nanos::ZERO,
+            urgency: Urgency::of_period(Class::Guaranteed, period),
+            soft: None,
+        };
+        RtuStageRequest { demand, limit: period, smallest: false, follows }
+    }
+
+    /// The period that the search ends with if periods from `least` on are feasible: the first is doubled
+    /// until it is one of these, then the distance to one that is none is halved until it is a 64th.
+    fn searched(first: u64, least: u64) -> u64 {
+        let (mut none, mut one) = (first, (first * 2).min(SPAN_MAX.0));
+        while one < least {
+            (none, one) = (one, (one * 2).min(SPAN_MAX.0));
+        }
+        while one - none > one / 64 {
+            let middle = none / 2 + one / 2;
+            if middle >= least { one = middle } else { none = middle }
+        }
+        one
+    }
+
+    /// The period that is proposed would be granted, and is at most a 64th longer than the shortest that
+    /// would be.
+    #[test]
+    fn the_proposed_period_is_at_most_a_64th_longer_than_the_shortest() {
+        let mut stages = stages_of(&config());
+        let policies = stages.asking.policies.as_mut().expect("here");
+        let mut random = SplitMix64::new(3);
+        for case in 0..300 {
+            // Half of the first periods are powers of two, so that halves and 64ths are whole numbers.
+            let first = if case % 2 == 0 { 1 << 20 } else { 1_000_000 + random.below(9_000_000) };
+            let request = request(first + random.below(first * 4), first, true);
+            let mut feasible = |period: u64| {
+                let request = request.every(Nanos(period));
+                assert_eq!((request.demand.period, request.limit), (Nanos(period), Nanos(period)));
+                assert_eq!(request.demand.urgency.rate, Nanos(period));
+                policies.cpu.offer(&request.demand, request.limit).is_ok()
+            };
+            let (mut none, mut least) = (first, first * 8);
+            assert!(feasible(least) && !feasible(none), "{case}");
+            while least - none > 1 {
+                let middle = (none + least) / 2;
+                if feasible(middle) { least = middle } else { none = middle }
+            }
+            let refusal = request.hold(policies.cpu.as_mut(), StageKey(7)).expect_err("it does not fit");
+            let proposed = refusal.period_possible.expect("a longer period would do").0;
+            assert!(proposed >= least && proposed - least <= proposed / 64, "{case}: {proposed} {least}");
+            assert_eq!(proposed, searched(first, least), "{case}");
+            assert!(policies.cpu.bound(StageKey(7)).is_none(), "nothing is held");
+        }
+    }
+
+    /// No period is proposed where none would do: the bound is too short, or the longest period is not long
+    /// enough.
+    #[test]
+    fn no_period_is_proposed_where_none_would_do() {
+        let mut stages = stages_of(&config());
+        let policies = stages.asking.policies.as_mut().expect("here");
+        // Its limit stays while its period grows.
+        let fixed = request(20_000_000, 10_000_000, false);
+        assert_eq!(fixed.every(Nanos(70_000_000)).limit, Nanos(10_000_000));
+        let longest = request(SPAN_MAX.0, SPAN_MAX.0, true);
+        let most = request(SPAN_MAX.0 / 4 * 3, SPAN_MAX.0 / 8 * 5, true);
+        for (request, possible) in [(fixed, None), (longest, None), (most, Some(SPAN_MAX))] {
+            let refusal = request.hold(policies.cpu.as_mut(), StageKey(7)).expect_err("it does not fit");
+            assert!(!matches!(refusal.reason, RefusalReason::Buffers { .. }));
+            match possible {
+                None => assert_eq!(refusal.period_possible, None),
+                Some(most) => assert!(refusal.period_possible.is_some_and(|period| period <= most)),
+            }
+        }
+        // An urgency of its own does not follow the period.
+        let mut urgent = request(1_000, 10_000_000, true);
+        urgent.demand.urgency.rate = Nanos(5);
+        assert_eq!(urgent.every(Nanos(70_000_000)).demand.urgency.rate, Nanos(5));
+    }
+
+    /// A place has the smallest bound if that is requested, and the limit otherwise.
+    #[test]
+    fn a_place_has_the_smallest_bound_or_all_of_its_limit() {
+        for smallest in [false, true] {
+            let mut stages = stages_of(&config());
+            let policies = stages.asking.policies.as_mut().expect("here");
+            let request = RtuStageRequest { smallest, ..request(100_000, 10_000_000, true) };
+            let offer = policies.cpu.offer(&request.demand, request.limit).expect("it fits").bound;
+            let bound = request.hold(policies.cpu.as_mut(), StageKey(7)).expect("it fits");
+            assert!(offer < request.limit, "{offer}");
+            assert_eq!(bound, if smallest { offer } else { request.limit });
+            assert_eq!(policies.cpu.bound(StageKey(7)), Some(bound));
+        }
+    }
+}

@@ -4,6 +4,7 @@ mod bounds;
 mod buffers;
 mod held;
 mod models;
+mod order;
 mod plan;
 mod refused;
 

@@ -13,6 +13,7 @@ fn bounds_are_relaxed_to_what_is_wanted_and_are_held_then() {
     let offered: Vec<_> = hold(&mut stages, &channel).iter().map(|grant| grant.bound).collect();
     stages.ask_final(&channel, &[MS(50), MS(80)], &terms(Role::Forwarder));
     assert_eq!(stages.poll_answer(), Some(Answer::Final(ChannelId(1))));
+    accounts_hold(&stages, &[1]);
     let relaxed = stages.take_relaxed(ChannelId(1)).expect("it was said");
     assert!(stages.take_relaxed(ChannelId(1)).is_none(), "once");
     assert_eq!(relaxed.offered, offered);
@@ -230,5 +231,30 @@ fn the_work_behind_a_timer_is_held_without_the_wait_for_it() {
             held(&stages) <= contract.service(1_400).expect("the same").period,
             "done before the next expiry"
         );
+    }
+}
+
+/// The same for a link: it may be early by the horizon that was admitted there, but for what a channel is
+/// early without asking.
+#[test]
+fn a_link_in_a_fixed_order_is_early_by_what_was_admitted() {
+    for jitter in [None, Some(MS(2))] {
+        let mut config = config();
+        config.links[1].admission = Admission::FIXED_PRIORITY;
+        let mut stages = stages_of(&config);
+        let contract = Contract { horizon: Horizon::Cumulative, jitter, ..contract(1_000) };
+        let channel = Arc::new(local_of(1, Role::Forwarder, contract, 1_400));
+        assert_eq!(stages.link_early(&channel, MS(9)), MS(9), "nothing is held");
+        hold(&mut stages, &channel);
+        let terms = CommitTerms { horizon: Horizon::Cumulative, ..terms(Role::Forwarder) };
+        stages.ask_final(&channel, &[MS(50), MS(80)], &terms);
+        assert_eq!(stages.poll_answer(), Some(Answer::Final(ChannelId(1))));
+        let relaxed = stages.take_relaxed(ChannelId(1)).expect("said");
+        let unasked = if jitter.is_none() { contract.early_service() } else { Nanos::ZERO };
+        assert_eq!(unasked > Nanos::ZERO, jitter.is_none());
+        let admitted = terms.horizon(1, &relaxed.bounds) - unasked;
+        assert_eq!(stages.link_early(&channel, MS(900)), admitted, "{jitter:?}");
+        assert_eq!(stages.link_early(&channel, Nanos(5)), Nanos(5), "{jitter:?}");
+        assert_eq!(stages.cpu_early(&channel, MS(900)), MS(900), "the processor goes by deadline");
     }
 }

@@ -134,3 +134,27 @@ fn what_has_ended_is_not_made_final() {
     assert_eq!((given_away(&stages), stages.is_asked()), (before, false));
     accounts_hold(&stages, &[]);
 }
+
+/// A quantum may hold all packets of a message. Those that come in may be served one by one all the same,
+/// which counts in a fixed order: such a message is more than one unit of work.
+#[test]
+fn packets_that_come_in_are_pieces_of_their_message_in_a_fixed_order() {
+    for (run, admission) in
+        [(RunPolicy::Edf, Admission::EDF), (RunPolicy::FixedPriority, Admission::FIXED_PRIORITY)]
+    {
+        let mut config = config();
+        (config.cpu.run, config.cpu.admission, config.cpu.quantum_packets) = (run, admission, 8);
+        let stages = stages_of(&config);
+        for (role, packets) in [Role::Source, Role::Forwarder, Role::Sink]
+            .into_iter()
+            .flat_map(|role| (1..5_u32).map(move |packets| (role, packets)))
+        {
+            let channel = local_of(1, role, contract(packets * 1_000), 1_000);
+            let service = channel.contract.service(1_000).expect("it carries the contract");
+            let Demand { cost, unit_cost_max, .. } = stages.stage_of_cpu(&channel, service).demand;
+            let is_fixed = run == RunPolicy::FixedPriority;
+            let in_pieces = is_fixed && role != Role::Source && packets > 1;
+            assert_eq!(cost > unit_cost_max, in_pieces, "{admission:?} {role:?} {packets}");
+        }
+    }
+}

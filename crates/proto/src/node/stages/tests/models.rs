@@ -94,3 +94,15 @@ fn a_host_without_links_holds_nothing() {
         stages.accounts(|_| true, core::iter::empty()).iter().all(|(_, [counted, there])| counted == there)
     );
 }
+
+/// Signalling is due within a period of its own, on every link and on the processor: 50 packets a second are
+/// one in 20 ms, less the 128th by which policing shortens an interval.
+#[test]
+fn signalling_is_due_within_its_period() {
+    let stages = stages_of(&config());
+    let period = Nanos(20_000_000 - 20_000_000 / 128);
+    assert_eq!([0, 1].map(|link| stages.signal_bound(link)), [period; 2]);
+    let policies = stages.asking.policies.as_ref().expect("here");
+    assert_eq!(policies.cpu.bound(SIGNALLING_KEY), Some(period));
+    assert!(policies.links.iter().all(|link| link.bound(SIGNALLING_KEY) == Some(period)));
+}

@@ -80,9 +80,13 @@ fn a_contract_must_fit_its_planned_flow() {
     let refused = answered(&mut stages, 2).expect_err("nobody planned it").to_string();
     assert!(refused.contains("no flow \"unheard\" in this host's plan"), "{refused}");
     let own = stages.offer_planned(&named(3, Role::Source, "video"), 0, MS(200)).expect("it fits").demand;
+    // Its bound may be all that is left of the deadline.
+    let channel = named(3, Role::Source, "video");
+    let bound = stages.offer_planned(&channel, 0, MS(200)).expect("it fits").bound;
+    let within = |limit| stages.offer_planned(&channel, 0, limit).is_ok();
+    assert_eq!([bound - Nanos(1), bound, bound + Nanos(1)].map(within), [false, true, true]);
     // The contract costs at most what was planned.
     let costs = path_costs(&config.cpu.costs, Role::Source);
-    let channel = named(3, Role::Source, "video");
     let service = channel.contract.service(1_400).expect("a service");
     let cost = stages.cpu.model.demand_of(&channel.contract, &service, 1_400, &costs, Nanos::ZERO);
     assert!(cost.cost < own.cost);
