@@ -51,6 +51,28 @@ fn the_rate_of_steps_is_one_each_period() {
     }
 }
 
+/// The longest horizon is that of the largest number of steps: so many periods of the only channel.
+#[test]
+fn the_longest_horizon_is_that_of_the_largest_number_of_steps() {
+    // 10^12 ns are whole numbers of these, so that no rate is rounded.
+    for period in [1, 2, 1_000, 1_000_000, 500_000_000_000, 1_000_000_000_000] {
+        let mut policy = Edf::new(model(Blocking::Pipeline(Nanos::ZERO)));
+        policy.insert(StageKey(1), &demand(0, period), Nanos(1));
+        assert_eq!(policy.horizon_max() as u128, STEPS_MAX * u128::from(period), "{period}");
+    }
+}
+
+/// A line beyond the steps that allows just their bound is enough: no further steps are stored for it.
+#[test]
+fn a_line_that_allows_the_bound_of_the_steps_is_enough() {
+    let mut policy = Edf::new(model(Blocking::Pipeline(Nanos::ZERO)));
+    assert!(policy.extend(1_000));
+    let horizon = policy.stairs.horizon;
+    // It takes all of an empty stage: at each time is due what there was time for.
+    assert_eq!(policy.offer(&demand(10, 10), BOUND_MAX), Ok(Offer { bound: Nanos(10) }));
+    assert_eq!(policy.stairs.horizon, horizon);
+}
+
 /// The excess of a channel over its mean is C·(I' + r - d)/I', rounded up, and nothing where d is longer.
 #[test]
 fn the_excess_of_a_channel_is_that_of_the_formula() {
@@ -124,12 +146,17 @@ fn by_qpa_channels_of_no_cost_may_have_any_period() {
 /// time, would give up before it has got there.
 #[test]
 fn a_long_unit_of_others_does_not_exhaust_a_search() {
-    let us = |n: u64| n * 1_000;
+    let second = 1_000_000_000;
     let mut policy = Edf::new(model(Blocking::LargestUnit { best_effort: Nanos::ZERO }));
-    let long = demand(us(20_000), us(10_000_000));
-    policy.hold(StageKey(1), &long, Nanos(us(9_000_000))).expect("it is alone");
+    policy
+        .hold(StageKey(1), &demand(2 * second, 1_000 * second), Nanos(1_000 * second))
+        .expect("it is alone");
     policy.drop_caches();
-    let newcomer = demand(us(500), us(1_000));
-    // By d are due its 500 us behind the unit of 20 ms, by each of the next 1,000 us a half more.
-    assert_eq!(policy.offer(&newcomer, BOUND_MAX), Ok(Offer { bound: Nanos(us(20_500)) }));
+    // By d is due its nanosecond behind the unit of two seconds, by each second nanosecond one more.
+    let least = Nanos(2 * second + 1);
+    assert_eq!(policy.offer(&demand(1, 2), BOUND_MAX), Ok(Offer { bound: least }));
+    // From 2 ns a quarter at a time: more rounds than a search has.
+    let quarters =
+        core::iter::successors(Some(2), |at| Some(at + at / 4 + 1)).take_while(|at| *at < 2 * second);
+    assert!(quarters.count() > ROUNDS_MAX as usize);
 }

@@ -271,3 +271,37 @@ fn the_end_of_a_message_is_stretched_by_what_interference_takes() {
         }
     }
 }
+
+/// A response time that takes all rounds is found, and none that takes one more. No round is spent on the message that
+/// arrives when the busy period ends.
+#[test]
+fn a_response_time_takes_its_rounds_one_by_one() {
+    const PERIOD: u64 = 100_000;
+    let found = |blocking: u64| {
+        // All but a nanosecond of each period is taken by the channel ahead, so that a round adds one period, up to as many as there
+        // are nanoseconds of other work.
+        let end = (blocking + 1) * PERIOD;
+        let drawn = Drawn {
+            cost: 1,
+            period: end,
+            release_latency: 0,
+            early: 0,
+            unit_max: 1,
+            ahead: Vec::from([(PERIOD - 1, PERIOD, 0)]),
+            has_newcomer: false,
+            blocking,
+            sigma: 0,
+            rho: 0,
+        };
+        let (mut at, mut rounds) = (1, 1);
+        while drawn.work(blocking, 1, at) > at {
+            (at, rounds) = (drawn.work(blocking, 1, at), rounds + 1);
+        }
+        assert_eq!(at, end);
+        // And one for the busy period, which ends there, too.
+        (rounds + 1, drawn.place(|place| place.response(Nanos(end))).map(|found| found.0 == end))
+    };
+    let all = 1 << 15;
+    assert_eq!(found(all - 3), (all, Some(true)));
+    assert_eq!(found(all - 2), (all + 1, None));
+}
