@@ -242,7 +242,9 @@ fn in_stages_of_a_few_ticks_the_orders_follow_their_rules() {
             let demand = if moves { policy.entries[had.expect("it is there")].demand } else { demand };
             let bound = ticks.span(&mut rng, 1..70);
             let mut without = known.clone();
-            had.map(|place| without.remove(place));
+            if let Some(place) = had {
+                without.remove(place);
+            }
             let place = place_for(order, &model, &without, (demand, bound), had);
             let keys = keys_of(&policy);
             let done = if moves { policy.relax(key, bound) } else { policy.hold(key, &demand, bound) };
