@@ -73,6 +73,24 @@ fn a_line_that_allows_the_bound_of_the_steps_is_enough() {
     assert_eq!(policy.stairs.horizon, horizon);
 }
 
+/// Where the steps may reach no further, the line decides: with as much as the steps ask for, or little more, behind the latency.
+#[test]
+fn where_the_steps_end_the_line_decides() {
+    for latency in [0, 300, 5_000] {
+        let mut policy = Edf::new(model(Blocking::Pipeline(Nanos::ZERO)));
+        // A step each nanosecond, so that they end soon.
+        policy.insert(StageKey(1), &demand(0, 1), Nanos(1));
+        policy.insert(StageKey(2), &demand(1_000, 1_000_000), Nanos(1_100));
+        let newcomer = Demand { release_latency: Nanos(latency), ..demand(999, 1_000) };
+        let bound = policy.offer(&newcomer, BOUND_MAX).expect("its share is free").bound.0;
+        assert_eq!(policy.stairs.horizon, policy.horizon_max());
+        // With the other's message it is done after 1,999 ns. Up to the next one of that, in which a nanosecond of each period is spare,
+        // it never has to wait longer. The line lies above the steps by a few nanoseconds.
+        let least = 1_000 + 999 + latency;
+        assert!((least..least + 5).contains(&bound), "{bound} with {latency}");
+    }
+}
+
 /// The excess of a channel over its mean is C·(I' + r - d)/I', rounded up, and nothing where d is longer.
 #[test]
 fn the_excess_of_a_channel_is_that_of_the_formula() {

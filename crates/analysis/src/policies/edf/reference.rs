@@ -21,7 +21,6 @@ pub fn is_feasible(channels: &[(Demand, Nanos)], model: &StageModel, limit: Nano
     let decreases = channels.iter().map(|(demand, bound)| *bound - demand.release_latency);
     let mut edges: Vec<Nanos> = decreases.chain([Nanos::ZERO, busy]).collect();
     edges.sort_unstable();
-    edges.dedup();
     Some(edges.windows(2).all(|edge| keeps_between(channels, model, edge[0], edge[1])))
 }
 

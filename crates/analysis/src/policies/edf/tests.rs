@@ -284,6 +284,10 @@ fn by_qpa_no_bound_is_kept_within_the_release_latency() {
         for bound in [0, 299, 300] {
             for limit in [0, 100_000] {
                 assert_eq!(feasible(Nanos(bound), limit), Some(false), "{bound} for {cost} ns");
+                // Nor beside one that has time.
+                let both = [(demand(5, 1_000, 0), Nanos(900)), (demand(cost, 1_000, 300), Nanos(bound))];
+                let kept = is_feasible(&both, &model(blocking), Nanos(limit));
+                assert_eq!(kept, Some(false), "{bound} for {cost} ns beside another");
             }
         }
         let least = Nanos(301 + if cost > 0 { blocking } else { 0 });

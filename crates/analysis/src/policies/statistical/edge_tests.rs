@@ -62,6 +62,44 @@ fn a_soft_offer_is_the_least_bound_to_a_256th() {
     assert!(offered > 200 && less > 150, "{offered} {less}");
 }
 
+/// The means of soft channels and the peaks of hard ones together may take what may be reserved, to a millionth. To a soft channel
+/// no longer period is offered, since its mean is what counts.
+#[test]
+fn soft_channels_take_their_mean_of_what_may_be_reserved() {
+    let interference = Interference { sigma: Nanos::ZERO, rho: Ppm(30_000) };
+    let stage = StageModel { interference, utilisation_limit: Ppm(700_000), ..model(1_000) };
+    let long = Nanos::from_secs(1);
+    let channel = |cost: u64, is_soft: bool| {
+        let plain = demand(cost, 0, soft(1_000_000, 1_000));
+        let period = if is_soft { Nanos(500_000) } else { plain.period };
+        Demand { unit_cost_max: Nanos(1), period, soft: plain.soft.filter(|_| is_soft), ..plain }
+    };
+    for (first, second) in [(false, true), (true, false), (true, true)] {
+        let mut policy = Statistical::new(stage);
+        policy.hold(StageKey(1), &channel(400_000, first), long).expect("there is room");
+        assert_eq!(policy.utilisation(), Ppm(430_000));
+        // 0.27 of the stage are left for 270,001 ns.
+        let period_possible = if second { None } else { Some(Nanos(1_000_004)) };
+        let reason = RefusalReason::Utilisation { wanted_ppm: 700_001, limit_ppm: 700_000 };
+        let more = Refusal { reason, bound_possible: None, period_possible };
+        let newcomer = channel(270_001, second);
+        assert_eq!(policy.offer(&newcomer, long), Err(more), "{first} {second}");
+        assert_eq!(policy.hold(StageKey(2), &newcomer, long), Err(more), "{first} {second}");
+        assert_eq!(policy.hold(StageKey(2), &channel(270_000, second), long), Ok(()), "{first} {second}");
+        assert_eq!((policy.utilisation(), policy.len()), (Ppm(700_000), 2));
+        for is_soft in [false, true] {
+            let nothing = policy.offer(&channel(1, is_soft), long).expect_err("nothing is left");
+            assert!(
+                matches!(nothing.reason, RefusalReason::Utilisation { .. }),
+                "{first} {second} {is_soft}"
+            );
+            assert_eq!(nothing.period_possible, None, "{first} {second} {is_soft}");
+        }
+        assert!(policy.release(StageKey(1)));
+        assert_eq!(policy.hold(StageKey(3), &channel(400_000, !first), long), Ok(()), "its share is free");
+    }
+}
+
 /// A channel is soft if its unit blocks no longer than best effort, and hard if it blocks a nanosecond longer.
 #[test]
 fn a_unit_as_long_as_best_effort_is_soft() {
