@@ -193,6 +193,41 @@ fn a_response_time_is_that_of_the_slowest_message_of_the_busy_period() {
     assert!(found > 3_000 && endless > 500 && later > 50, "{found} {endless} {later}");
 }
 
+/// Messages that a long latency lets come together are all looked at, also where the busy period is shorter than the latency and the
+/// slowest of them is not the first.
+#[test]
+fn messages_that_come_together_are_all_looked_at() {
+    // Cost, period, latency, channels ahead, blocking.
+    let cases = [
+        (1, 11, 35, Vec::from([(11, 20, 8)]), 0),
+        (2, 13, 30, Vec::from([(9, 23, 5), (3, 24, 8)]), 2),
+        (1, 7, 35, Vec::from([(11, 21, 7), (1, 28, 5)]), 1),
+        (1, 4, 36, Vec::from([(7, 17, 7)]), 1),
+    ];
+    for (number, (cost, period, release_latency, ahead, blocking)) in cases.into_iter().enumerate() {
+        let unit_max = cost;
+        let (early, has_newcomer, sigma, rho) = (0, false, 0, 0);
+        let drawn = Drawn {
+            cost,
+            period,
+            release_latency,
+            early,
+            unit_max,
+            ahead,
+            has_newcomer,
+            blocking,
+            sigma,
+            rho,
+        };
+        let response = drawn.place(|place| place.response(Nanos(LONGEST)).map(|found| found.0));
+        assert_eq!(response, drawn.response(), "{number}");
+        if number == 0 {
+            // The first ends by 1 + 11 = 12, the second by 2 + 2·11 = 24, the third by 25: 47, 24 + 35 - 11 and 38 ns after their arrivals.
+            assert_eq!(response, Some(48));
+        }
+    }
+}
+
 /// A bound is proved by the longest window that it allows, or else the shortest, to the nanosecond; first by that of the first message, which
 /// bears the longer of the blocking and the channel's own last segment.
 #[test]
