@@ -91,7 +91,8 @@ mod tests {
     use rand::SeedableRng;
     use rand::rngs::SmallRng;
 
-    /// What is offered is the time on an idle stage, at most the limit, whatever is held and however much that takes.
+    /// What is offered is the time on an idle stage, at most the limit, whatever is held and however much
+    /// that takes.
     #[test]
     fn everything_is_admitted_as_on_an_idle_stage() {
         let mut rng = SmallRng::seed_from_u64(1);

@@ -82,8 +82,8 @@ mod tests {
         StageModel { blocking: Blocking::Pipeline(Nanos::ZERO), interference, utilisation_limit: Ppm(limit) }
     }
 
-    /// A share is the least number of parts that is no less than C/I': one part less would be less. A period of zero counts as a
-    /// nanosecond.
+    /// A share is the least number of parts that is no less than C/I': one part less would be less. A period
+    /// of zero counts as a nanosecond.
     #[test]
     fn a_share_is_rounded_up_to_a_part_of_ten_to_the_twelfth() {
         for (cost, period) in [
@@ -140,7 +140,8 @@ mod tests {
         assert_eq!(ppm(most - PARTS_PER_PPM, 0), u32::MAX - 1);
     }
 
-    /// What is left over is the stage without interference and without what is used, and may be less than nothing.
+    /// What is left over is the stage without interference and without what is used, and may be less than
+    /// nothing.
     #[test]
     fn what_is_left_over_may_be_less_than_nothing() {
         for (parts, rho, left) in [
@@ -156,8 +157,8 @@ mod tests {
         }
     }
 
-    /// A newcomer may bring the stage just to its limit, and not a part beyond. A refusal states what would be reserved, and the
-    /// shortest period with which it would not be refused.
+    /// A newcomer may bring the stage just to its limit, and not a part beyond. A refusal states what would
+    /// be reserved, and the shortest period with which it would not be refused.
     #[test]
     fn a_newcomer_may_fill_the_stage_to_its_limit_and_no_part_more() {
         let (mut refused, mut without) = (0, 0);
@@ -194,8 +195,8 @@ mod tests {
         assert!(refused > 100 && without > 50, "{refused} {without}");
     }
 
-    /// Where a part of the stage is free, the shortest period is as long as its cost takes in that part; one that is longer than
-    /// any time is none.
+    /// Where a part of the stage is free, the shortest period is as long as its cost takes in that part; one
+    /// that is longer than any time is none.
     #[test]
     fn the_shortest_period_is_that_in_which_the_free_share_is_the_cost() {
         let least = |used: u128, cost: u64, limit: u32, rho: u32| {

@@ -84,8 +84,8 @@ mod tests {
 
     use super::*;
 
-    /// Whatever units come and go, the curve is the largest unit that is due later, or what blocks always; and it has no more steps than it
-    /// has values.
+    /// Whatever units come and go, the curve is the largest unit that is due later, or what blocks always;
+    /// and it has no more steps than it has values.
     #[test]
     fn the_curve_is_the_largest_unit_that_is_due_later() {
         let mut steps_max = 0;

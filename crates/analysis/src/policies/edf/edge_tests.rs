@@ -19,7 +19,8 @@ fn model(blocking: Blocking) -> StageModel {
     StageModel { blocking, interference: Interference::default(), utilisation_limit: Ppm::ONE }
 }
 
-/// What stands for never is longer than any span, and four of them still have a sum. A horizon without steps is as long.
+/// What stands for never is longer than any span, and four of them still have a sum. A horizon without steps
+/// is as long.
 #[test]
 fn what_stands_for_never_can_be_summed() {
     for span in [0, 1, 3_600_000_000_000, (1 << 60) - 1, 1 << 60] {
@@ -31,8 +32,8 @@ fn what_stands_for_never_can_be_summed() {
     assert_eq!(Edf::new(model(Blocking::Pipeline(Nanos::ZERO))).horizon_max(), never);
 }
 
-/// The rate of steps is the sum of one each period, rounded up for each kind of channel, in 10^12 ns. Periods of zero count as a
-/// nanosecond.
+/// The rate of steps is the sum of one each period, rounded up for each kind of channel, in 10^12 ns. Periods
+/// of zero count as a nanosecond.
 #[test]
 fn the_rate_of_steps_is_one_each_period() {
     let periods =
@@ -73,7 +74,8 @@ fn a_line_that_allows_the_bound_of_the_steps_is_enough() {
     assert_eq!(policy.stairs.horizon, horizon);
 }
 
-/// Where the steps may reach no further, the line decides: with as much as the steps ask for, or little more, behind the latency.
+/// Where the steps may reach no further, the line decides: with as much as the steps ask for, or little more,
+/// behind the latency.
 #[test]
 fn where_the_steps_end_the_line_decides() {
     for latency in [0, 300, 5_000] {
@@ -84,8 +86,9 @@ fn where_the_steps_end_the_line_decides() {
         let newcomer = Demand { release_latency: Nanos(latency), ..demand(999, 1_000) };
         let bound = policy.offer(&newcomer, BOUND_MAX).expect("its share is free").bound.0;
         assert_eq!(policy.stairs.horizon, policy.horizon_max());
-        // With the other's message it is done after 1,999 ns. Up to the next one of that, in which a nanosecond of each period is spare,
-        // it never has to wait longer. The line lies above the steps by a few nanoseconds.
+        // With the other's message it is done after 1,999 ns. Up to the next one of that, in which a
+        // nanosecond of each period is spare, it never has to wait longer. The line lies above the steps by a
+        // few nanoseconds.
         let least = 1_000 + 999 + latency;
         assert!((least..least + 5).contains(&bound), "{bound} with {latency}");
     }
@@ -115,8 +118,8 @@ fn the_excess_of_a_channel_is_that_of_the_formula() {
     }
 }
 
-/// A cost of zero counts as a nanosecond and a period of zero as well: together they take all of a stage, which no channel beside
-/// them bears.
+/// A cost of zero counts as a nanosecond and a period of zero as well: together they take all of a stage,
+/// which no channel beside them bears.
 #[test]
 fn spans_of_zero_count_as_a_nanosecond() {
     let offer = |is_alone: bool, cost, period| {
@@ -130,7 +133,8 @@ fn spans_of_zero_count_as_a_nanosecond() {
     for period in [0, 1, 2, 1_000] {
         assert_eq!([offer(true, 0, period), offer(true, 1, period)], [Some(6); 2], "each {period}");
         let beside = offer(false, 0, period);
-        // What lacks grows by a nanosecond in each period of the other, so that no bound of a few of them is enough.
+        // What lacks grows by a nanosecond in each period of the other, so that no bound of a few of them is
+        // enough.
         let expected = if period > 1 { beside == Some(6) } else { beside.is_none_or(|bound| bound > 1_000) };
         assert!(expected, "each {period}: {beside:?}");
     }
@@ -146,7 +150,8 @@ fn where_interference_takes_all_nothing_is_offered() {
     assert!(policy.hold(StageKey(1), &demand(0, 1_000), BOUND_MAX).is_err());
 }
 
-/// QPA takes periods of zero for a nanosecond, too: channels of no cost are never late, whatever their period.
+/// QPA takes periods of zero for a nanosecond, too: channels of no cost are never late, whatever their
+/// period.
 #[test]
 fn by_qpa_channels_of_no_cost_may_have_any_period() {
     let model = model(Blocking::Pipeline(Nanos(20)));
@@ -160,8 +165,8 @@ fn by_qpa_channels_of_no_cost_may_have_any_period() {
     }
 }
 
-/// Units of others that block for long are counted where the steps may end: else a search, whose horizon moves by a quarter at a
-/// time, would give up before it has got there.
+/// Units of others that block for long are counted where the steps may end: else a search, whose horizon
+/// moves by a quarter at a time, would give up before it has got there.
 #[test]
 fn a_long_unit_of_others_does_not_exhaust_a_search() {
     let second = 1_000_000_000;

@@ -15,7 +15,8 @@ pub fn is_feasible(channels: &[(Demand, Nanos)], model: &StageModel, limit: Nano
     if channels.iter().any(|(demand, bound)| bound <= &demand.release_latency) {
         return Some(false);
     }
-    // What is due after the busy period is done in time if what is due in it is: a later bound need not be looked at.
+    // What is due after the busy period is done in time if what is due in it is: a later bound need not be
+    // looked at.
     let busy = busy_period(channels, model, limit)?;
     // blocking(t) decreases with t, which QPA does not support, so QPA runs between the decreases.
     let decreases = channels.iter().map(|(demand, bound)| *bound - demand.release_latency);

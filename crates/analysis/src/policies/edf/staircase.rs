@@ -236,7 +236,8 @@ mod tests {
         }
     }
 
-    /// A full block stays one. A block that is too large is cut in the middle, so that both halves have room for equally many steps.
+    /// A full block stays one. A block that is too large is cut in the middle, so that both halves have room
+    /// for equally many steps.
     #[test]
     fn a_block_that_overflows_leaves_the_same_room_in_both_halves() {
         let mut stairs = Staircase::new(Interference::default());

@@ -184,8 +184,8 @@ fn what_interference_leaves_is_waited_for() {
     }
 }
 
-/// Up to the limit steps are added and beyond it none, however many different channels a stage holds. The channels that are
-/// admitted then still fit.
+/// Up to the limit steps are added and beyond it none, however many different channels a stage holds. The
+/// channels that are admitted then still fit.
 #[test]
 fn the_steps_of_very_many_different_channels_are_bounded() {
     let limit = 2 * STEPS_MAX as u64;
@@ -428,7 +428,8 @@ fn a_staircase_is_the_sum_of_its_series() {
             }
             (steps_max, blocks_max) = (steps_max.max(stairs.len()), blocks_max.max(stairs.blocks.len()));
         }
-        // A horizon that moves out brings the same steps, also of several equal channels, and they are removed alike.
+        // A horizon that moves out brings the same steps, also of several equal channels, and they are
+        // removed alike.
         let mut moved = Staircase::new(interference);
         [HORIZON / 3, HORIZON].into_iter().for_each(|horizon| moved.extend(horizon, held.iter().copied()));
         let steps = [&stairs, &moved].map(|stairs| {

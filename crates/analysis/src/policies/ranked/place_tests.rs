@@ -55,8 +55,8 @@ impl Drawn {
         of(self.cost, self.period) + ahead + f64::from(self.rho) / 1e6
     }
 
-    /// The part at the end of a message that nothing preempts, without its first tick: a message of one unit is preempted nowhere, of
-    /// a longer one only the last tick is safe.
+    /// The part at the end of a message that nothing preempts, without its first tick: a message of one unit
+    /// is preempted nowhere, of a longer one only the last tick is safe.
     fn safe(&self) -> u64 {
         if self.cost <= self.unit_max { self.cost - 1 } else { 0 }
     }
@@ -83,8 +83,8 @@ impl Drawn {
         self.blocking + own + self.of_others(window)
     }
 
-    /// The longest time from an effective arrival to the end, over all messages of the longest busy period: those that
-    /// may arrive in it. None if it has no end.
+    /// The longest time from an effective arrival to the end, over all messages of the longest busy period:
+    /// those that may arrive in it. None if it has no end.
     fn response(&self) -> Option<u64> {
         let busy = least(LONGEST, |at| self.work_of_busy_period(at))?;
         let messages = (busy + self.release_latency + self.early).div_ceil(self.period);
@@ -99,7 +99,8 @@ impl Drawn {
         (1..=messages).map(of).try_fold(0, |worst: u64, of| of.map(|of| worst.max(of)))
     }
 
-    /// Window, time to spare in it and blocking of the proof of a bound: that of the first message, or else of the busy period.
+    /// Window, time to spare in it and blocking of the proof of a bound: that of the first message, or else
+    /// of the busy period.
     fn witness(&self, bound: u64) -> Option<(u64, u64, u64)> {
         let (safe, stretched) = (self.safe(), self.safe_stretched());
         // One's own last segment blocks, too: of the message before.
@@ -164,8 +165,8 @@ fn window(longest: Option<u64>, work: impl Fn(u64) -> u64) -> Option<(u64, u64)>
     Some((window, window - work(window)))
 }
 
-/// The response time is that of the slowest message of the busy period. It is found where it is within the limit, and none where
-/// the limit is a nanosecond less.
+/// The response time is that of the slowest message of the busy period. It is found where it is within the
+/// limit, and none where the limit is a nanosecond less.
 #[test]
 fn a_response_time_is_that_of_the_slowest_message_of_the_busy_period() {
     let (mut found, mut endless, mut later) = (0, 0, 0);
@@ -193,8 +194,8 @@ fn a_response_time_is_that_of_the_slowest_message_of_the_busy_period() {
     assert!(found > 3_000 && endless > 500 && later > 50, "{found} {endless} {later}");
 }
 
-/// Messages that a long latency lets come together are all looked at, also where the busy period is shorter than the latency and the
-/// slowest of them is not the first.
+/// Messages that a long latency lets come together are all looked at, also where the busy period is shorter
+/// than the latency and the slowest of them is not the first.
 #[test]
 fn messages_that_come_together_are_all_looked_at() {
     // Cost, period, latency, channels ahead, blocking.
@@ -222,14 +223,15 @@ fn messages_that_come_together_are_all_looked_at() {
         let response = drawn.place(|place| place.response(Nanos(LONGEST)).map(|found| found.0));
         assert_eq!(response, drawn.response(), "{number}");
         if number == 0 {
-            // The first ends by 1 + 11 = 12, the second by 2 + 2·11 = 24, the third by 25: 47, 24 + 35 - 11 and 38 ns after their arrivals.
+            // The first ends by 1 + 11 = 12, the second by 2 + 2·11 = 24, the third by 25: 47, 24 + 35 - 11
+            // and 38 ns after their arrivals.
             assert_eq!(response, Some(48));
         }
     }
 }
 
-/// A bound is proved by the longest window that it allows, or else the shortest, to the nanosecond; first by that of the first message, which
-/// bears the longer of the blocking and the channel's own last segment.
+/// A bound is proved by the longest window that it allows, or else the shortest, to the nanosecond; first by
+/// that of the first message, which bears the longer of the blocking and the channel's own last segment.
 #[test]
 fn a_window_that_proves_a_bound_is_the_longest_or_the_shortest() {
     let (mut proved, mut not, mut shorter, mut of_busy) = (0, 0, 0, 0);
@@ -253,8 +255,8 @@ fn a_window_that_proves_a_bound_is_the_longest_or_the_shortest() {
     assert!(of_busy > 30, "{of_busy}");
 }
 
-/// A proof carries what its spare time holds, all of it and not a nanosecond more: a newcomer's work in the window, and
-/// the blocking beyond that with which it was computed.
+/// A proof carries what its spare time holds, all of it and not a nanosecond more: a newcomer's work in the
+/// window, and the blocking beyond that with which it was computed.
 #[test]
 fn a_proof_carries_as_much_as_it_has_to_spare() {
     let newcomer = Traffic { cost: Nanos(3), period: Nanos(10), jitter: Nanos(4) };
@@ -273,8 +275,8 @@ fn a_proof_carries_as_much_as_it_has_to_spare() {
     }
 }
 
-/// Interference that takes nearly all leaves the end of a message the rest: a nanosecond of each millisecond, also where it would
-/// take more.
+/// Interference that takes nearly all leaves the end of a message the rest: a nanosecond of each millisecond,
+/// also where it would take more.
 #[test]
 fn the_end_of_a_message_is_stretched_by_what_interference_takes() {
     for (rho, left) in [
@@ -307,14 +309,14 @@ fn the_end_of_a_message_is_stretched_by_what_interference_takes() {
     }
 }
 
-/// A response time that takes all rounds is found, and none that takes one more. No round is spent on the message that
-/// arrives when the busy period ends.
+/// A response time that takes all rounds is found, and none that takes one more. No round is spent on the
+/// message that arrives when the busy period ends.
 #[test]
 fn a_response_time_takes_its_rounds_one_by_one() {
     const PERIOD: u64 = 100_000;
     let found = |blocking: u64| {
-        // All but a nanosecond of each period is taken by the channel ahead, so that a round adds one period, up to as many as there
-        // are nanoseconds of other work.
+        // All but a nanosecond of each period is taken by the channel ahead, so that a round adds one period,
+        // up to as many as there are nanoseconds of other work.
         let end = (blocking + 1) * PERIOD;
         let drawn = Drawn {
             cost: 1,

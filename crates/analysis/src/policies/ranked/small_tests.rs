@@ -86,8 +86,9 @@ fn with(channels: &[Channel], place: usize, newcomer: Channel) -> Vec<Channel> {
     all
 }
 
-/// The place and the least bound of a newcomer, by the rule of the order. Under `d-order` the highest rank that the lower channels
-/// bear, by levels the first that its own bound then belongs to and that all bear, by rates the only one.
+/// The place and the least bound of a newcomer, by the rule of the order. Under `d-order` the highest rank
+/// that the lower channels bear, by levels the first that its own bound then belongs to and that all bear, by
+/// rates the only one.
 fn offer(order: Order, model: &StageModel, channels: &[Channel], demand: &Demand) -> Option<(usize, u64)> {
     let at = |place: usize, assumed: Nanos| {
         let all = with(channels, place, (*demand, assumed));
@@ -119,7 +120,8 @@ fn offer(order: Order, model: &StageModel, channels: &[Channel], demand: &Demand
     }
 }
 
-/// The place of a newcomer that is to have `bound`. `d-order` prefers the order of the bounds, then the place that it had before.
+/// The place of a newcomer that is to have `bound`. `d-order` prefers the order of the bounds, then the place
+/// that it had before.
 fn place_for(
     order: Order,
     model: &StageModel,
@@ -191,7 +193,8 @@ fn keys_of(policy: &Ranked) -> Vec<StageKey> {
     policy.entries.iter().map(|entry| entry.key).collect()
 }
 
-/// Whatever channels come, move and go: what is offered, granted and refused, at which place, and what is said about it, is what the rules say.
+/// Whatever channels come, move and go: what is offered, granted and refused, at which place, and what is
+/// said about it, is what the rules say.
 #[test]
 fn in_stages_of_a_few_ticks_the_orders_follow_their_rules() {
     let (mut offered, mut refused, mut held, mut not_held, mut moved) = (0, 0, 0, 0, 0);
@@ -276,7 +279,8 @@ fn in_stages_of_a_few_ticks_the_orders_follow_their_rules() {
     assert!(held > 1_000 && not_held > 500 && moved > 50, "{held} {not_held} {moved}");
 }
 
-/// All together on one stage have the response times of their classes and periods, those of one urgency behind each other.
+/// All together on one stage have the response times of their classes and periods, those of one urgency
+/// behind each other.
 #[test]
 fn response_times_of_rates_are_those_of_channels_that_are_all_there() {
     let (mut bounded, mut unbounded, mut peers) = (0, 0, 0);
@@ -304,7 +308,8 @@ fn response_times_of_rates_are_those_of_channels_that_are_all_there() {
     assert!(bounded > 500 && unbounded > 50 && peers > 200, "{bounded} {unbounded} {peers}");
 }
 
-/// A cost of zero counts as a nanosecond and a period of zero, too: together they take all, as a nanosecond in each does.
+/// A cost of zero counts as a nanosecond and a period of zero, too: together they take all, as a nanosecond
+/// in each does.
 #[test]
 fn spans_of_zero_count_as_a_nanosecond() {
     let model = |blocking: u64| StageModel {

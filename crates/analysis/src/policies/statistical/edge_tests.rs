@@ -1,4 +1,5 @@
-//! Soft channels at their edges: units as long as best effort's, bounds as short as the latency, spans of zero.
+//! Soft channels at their edges: units as long as best effort's, bounds as short as the latency, spans of
+//! zero.
 
 use super::windows::negligible;
 use super::*;
@@ -62,8 +63,8 @@ fn a_soft_offer_is_the_least_bound_to_a_256th() {
     assert!(offered > 200 && less > 150, "{offered} {less}");
 }
 
-/// The means of soft channels and the peaks of hard ones together may take what may be reserved, to a millionth. To a soft channel
-/// no longer period is offered, since its mean is what counts.
+/// The means of soft channels and the peaks of hard ones together may take what may be reserved, to a
+/// millionth. To a soft channel no longer period is offered, since its mean is what counts.
 #[test]
 fn soft_channels_take_their_mean_of_what_may_be_reserved() {
     let interference = Interference { sigma: Nanos::ZERO, rho: Ppm(30_000) };
@@ -100,7 +101,8 @@ fn soft_channels_take_their_mean_of_what_may_be_reserved() {
     }
 }
 
-/// A channel is soft if its unit blocks no longer than best effort, and hard if it blocks a nanosecond longer.
+/// A channel is soft if its unit blocks no longer than best effort, and hard if it blocks a nanosecond
+/// longer.
 #[test]
 fn a_unit_as_long_as_best_effort_is_soft() {
     for (unit, is_soft) in [(99, true), (100, true), (101, false)] {
@@ -112,8 +114,8 @@ fn a_unit_as_long_as_best_effort_is_soft() {
     }
 }
 
-/// A message is not done when it is released, however short it is: no such bound is offered or held, and what a refusal says to be possible
-/// is more.
+/// A message is not done when it is released, however short it is: no such bound is offered or held, and what
+/// a refusal says to be possible is more.
 #[test]
 fn no_soft_bound_is_as_short_as_the_release_latency() {
     for cost in [0, 1, 2] {
@@ -142,7 +144,8 @@ fn no_soft_bound_is_as_short_as_the_release_latency() {
     }
 }
 
-/// Channels that lack time in one window only miss with the probability of that window. A ratio that equals it is kept.
+/// Channels that lack time in one window only miss with the probability of that window. A ratio that equals
+/// it is kept.
 #[test]
 fn a_ratio_that_equals_the_probability_is_kept() {
     // In 1 ns there is no time beside the blocking: it misses for sure. In 2 ns it has its own.
@@ -160,7 +163,8 @@ fn a_ratio_that_equals_the_probability_is_kept() {
     assert!(keeps(2, 1));
 }
 
-/// What may be left out of each window is so little that in all windows together it is a hundredth of the strictest ratio.
+/// What may be left out of each window is so little that in all windows together it is a hundredth of the
+/// strictest ratio.
 #[test]
 fn what_is_left_out_of_all_windows_is_a_hundredth_of_the_ratio() {
     for (strictest, windows) in [(1.0, 1), (1.0, 2), (1e-9, 700), (0.25, 64), (3e-5, 123)] {
@@ -169,7 +173,8 @@ fn what_is_left_out_of_all_windows_is_a_hundredth_of_the_ratio() {
     }
 }
 
-/// The longest window counts a mean period of zero as a nanosecond: channels of no cost take nothing, others a share of their cost.
+/// The longest window counts a mean period of zero as a nanosecond: channels of no cost take nothing, others
+/// a share of their cost.
 #[test]
 fn the_longest_window_takes_a_mean_period_of_zero_for_a_nanosecond() {
     let longest = |cost: u64, mean_period: u64| {

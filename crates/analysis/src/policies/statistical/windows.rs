@@ -83,8 +83,8 @@ fn rounded(bound: Nanos) -> Nanos {
     Nanos(bound.0 >> dropped << dropped)
 }
 
-/// The largest term that may be left out: such terms of all `windows` are at most a hundredth of the strictest
-/// ratio.
+/// The largest term that may be left out: such terms of all `windows` are at most a hundredth of the
+/// strictest ratio.
 pub(super) fn negligible(strictest: f64, windows: usize) -> f64 {
     strictest / (100 * windows) as f64
 }
