@@ -83,3 +83,41 @@ impl AdmissionPolicy for Fifo {
         Admission::FIFO
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::testing::{random_demand, random_model};
+    use rand::SeedableRng;
+    use rand::rngs::SmallRng;
+
+    /// What is offered is the time on an idle stage, at most the limit, whatever is held and however much
+    /// that takes.
+    #[test]
+    fn everything_is_admitted_as_on_an_idle_stage() {
+        let mut rng = SmallRng::seed_from_u64(1);
+        let model = random_model(&mut rng);
+        let (mut policy, mut parts) = (Fifo::new(&model), 0);
+        for key in 0..40 {
+            let demand = random_demand(&mut rng);
+            let (release_latency, own) = (demand.release_latency, demand.cost);
+            let alone = release_latency + own;
+            for limit in [Nanos(1), alone - Nanos(1), alone, alone + Nanos(1), Nanos::MAX] {
+                assert_eq!(policy.offer(&demand, limit), Ok(Offer { bound: limit.min(alone) }), "{limit}");
+                let parts = Explanation { release_latency, own, ..Explanation::default() };
+                assert_eq!(policy.explain(&demand, limit), Some(parts));
+            }
+            let key = StageKey(key);
+            assert_eq!((policy.hold(key, &demand, alone), policy.bound(key)), (Ok(()), Some(alone)));
+            // What replaces it is counted once.
+            assert_eq!(policy.hold(key, &demand, Nanos(3)), Ok(()));
+            assert_eq!((policy.relax(key, Nanos(7)), policy.bound(key)), (Ok(()), Some(Nanos(7))));
+            parts += (u128::from(own.0) * 1_000_000_000_000).div_ceil(u128::from(demand.period.0));
+            let ppm = parts.div_ceil(1_000_000) as u32 + model.interference.rho.0;
+            assert_eq!((policy.len(), policy.utilisation()), (key.0 as usize + 1, Ppm(ppm)));
+        }
+        assert!(policy.utilisation() > Ppm::ONE);
+        assert!(policy.release(StageKey(0)) && !policy.release(StageKey(0)));
+        assert_eq!((policy.relax(StageKey(0), Nanos(1)), policy.bound(StageKey(0))), (Ok(()), None));
+    }
+}

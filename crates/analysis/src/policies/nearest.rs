@@ -76,9 +76,13 @@ mod tests {
                     (least.max(begin)..=least.max(begin) + precision).contains(&found),
                     "{least}: {found}"
                 );
+                // The requested one; then one for each doubling, and one for each half.
+                let doublings = (1..).find(|&times| begin << times >= least).expect("it is reached");
+                let expected = if least <= begin { 1 } else { 1 + doublings + 6 };
+                assert_eq!(trials, expected, "{least} from {begin}");
                 assert!(trials <= 48, "{trials}");
                 if least <= begin {
-                    assert_eq!((found, trials), (begin, 1), "{least}");
+                    assert_eq!(found, begin, "{least}");
                 }
             }
         }
@@ -94,5 +98,10 @@ mod tests {
         };
         assert_eq!(longest(SPAN_MAX.0), Some(SPAN_MAX));
         assert!(longest(2 * SPAN_MAX.0).is_some() && longest(4 * SPAN_MAX.0).is_none());
+        let from_half = |least: u64| {
+            period_possible(&demand(SPAN_MAX.0 / 2), Some(Nanos(1)), |demand| demand.period.0 >= least)
+        };
+        assert!(from_half(SPAN_MAX.0 + 1).is_some_and(|period| period > SPAN_MAX), "the longest span fails");
+        assert!(from_half(2 * SPAN_MAX.0 + 1).is_none(), "twice that, too");
     }
 }

@@ -76,3 +76,61 @@ impl BlockingCurve {
         self.stairs.iter().find(|&&(bound, _)| bound > t).map_or(self.floor, |&(_, blocking)| blocking)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    /// Whatever units come and go, the curve is the largest unit that is due later, or what blocks always;
+    /// and it has no more steps than it has values.
+    #[test]
+    fn the_curve_is_the_largest_unit_that_is_due_later() {
+        let mut steps_max = 0;
+        for seed in 0..40 {
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let best_effort = rng.random_range(0..4);
+            let mut curve = BlockingCurve::new(Blocking::LargestUnit { best_effort: Nanos(best_effort) });
+            let mut held: Vec<(u64, u64)> = Vec::new();
+            for round in 0..80 {
+                if held.len() > 9 || (!held.is_empty() && rng.random_bool(0.4)) {
+                    let (unit, bound) = held.swap_remove(rng.random_range(0..held.len()));
+                    curve.remove(Nanos(unit), Nanos(bound));
+                } else {
+                    let (unit, bound) = (rng.random_range(0..9), rng.random_range(0..12));
+                    curve.add(Nanos(unit), Nanos(bound));
+                    held.push((unit, bound));
+                }
+                let at = |t: u64| {
+                    let later = held.iter().filter(|&&(_, bound)| bound > t);
+                    later.map(|&(unit, _)| unit).fold(best_effort, u64::max) as i64
+                };
+                let found = (0..15).map(|t| curve.at(t));
+                assert!(found.eq((0..15).map(at)), "seed {seed}, round {round}: {held:?}");
+                let falls =
+                    curve.stairs.windows(2).all(|step| step[0].0 < step[1].0 && step[0].1 > step[1].1);
+                let is_above = curve.stairs.iter().all(|&(_, blocking)| blocking > best_effort as i64);
+                assert!(falls && is_above, "seed {seed}, round {round}: {:?}", curve.stairs);
+                steps_max = steps_max.max(curve.stairs.len());
+            }
+            held.drain(..).for_each(|(unit, bound)| curve.remove(Nanos(unit), Nanos(bound)));
+            assert!(curve.bounds.is_empty() && curve.stairs.is_empty(), "seed {seed}: nothing is held");
+        }
+        assert!(steps_max > 2, "{steps_max}");
+    }
+
+    /// Where several units are outstanding, blocking is their time, whatever the channels' units.
+    #[test]
+    fn a_pipeline_blocks_alike_at_every_time() {
+        let mut curve = BlockingCurve::new(Blocking::Pipeline(Nanos(7)));
+        curve.add(Nanos(900), Nanos(5));
+        assert_eq!(
+            ([curve.at(0), curve.at(4), curve.at(5), curve.by(Nanos(900))], curve.bounds.len()),
+            ([7; 4], 0)
+        );
+        curve.remove(Nanos(900), Nanos(5));
+        assert_eq!([curve.at(0), curve.by(Nanos::ZERO)], [7; 2]);
+    }
+}

@@ -5,6 +5,8 @@
 //! [`is_feasible`] is the same test from first principles, by QPA.
 
 mod blocking;
+#[cfg(test)]
+mod edge_tests;
 mod reference;
 mod search;
 mod staircase;

@@ -15,18 +15,13 @@ pub fn is_feasible(channels: &[(Demand, Nanos)], model: &StageModel, limit: Nano
     if channels.iter().any(|(demand, bound)| bound <= &demand.release_latency) {
         return Some(false);
     }
+    // What is due after the busy period is done in time if what is due in it is: a later bound need not be
+    // looked at.
     let busy = busy_period(channels, model, limit)?;
-    let bounds_max = channels.iter().map(|&(_, bound)| bound).max().unwrap_or_default();
-    let horizon = busy.max(bounds_max);
     // blocking(t) decreases with t, which QPA does not support, so QPA runs between the decreases.
-    let mut edges: Vec<Nanos> = channels
-        .iter()
-        .map(|(demand, bound)| *bound - demand.release_latency)
-        .filter(|&edge| edge < horizon)
-        .collect();
-    edges.extend([Nanos::ZERO, horizon + Nanos(1)]);
+    let decreases = channels.iter().map(|(demand, bound)| *bound - demand.release_latency);
+    let mut edges: Vec<Nanos> = decreases.chain([Nanos::ZERO, busy]).collect();
     edges.sort_unstable();
-    edges.dedup();
     Some(edges.windows(2).all(|edge| keeps_between(channels, model, edge[0], edge[1])))
 }
 
@@ -68,12 +63,8 @@ fn keeps_between(channels: &[(Demand, Nanos)], model: &StageModel, from: Nanos, 
         if due > Nanos::ZERO && needed > t {
             return false;
         }
-        next = if needed < t && needed >= from {
-            // Nothing between `needed` and t can fail; `needed` itself may be a step.
-            step_before(channels, needed + Nanos(1))
-        } else {
-            step_before(channels, t)
-        };
+        // From `needed` up to t nothing can fail: no more is needed there.
+        next = step_before(channels, needed.min(t));
     }
     true
 }

@@ -259,6 +259,8 @@ mod tests {
         let line = Tail { offset: 5, free_share: WHOLE };
         assert_eq!(line.bound(&newcomer(10, 100), 7, 2), Some(107), "just nothing is left");
         assert_eq!(line.bound(&newcomer(10, 100), 7, 3), None);
+        // 5 + 2 of 107 leave the time for ten messages, the first of which would be due 793 ns before 0.
+        assert_eq!(line.bound(&newcomer(10, 100), 107, 2), Some(0), "it is never before that");
     }
 
     /// The newcomer fits under the line from the horizon on, and not long before. If it takes all free time,

@@ -236,13 +236,19 @@ mod tests {
         }
     }
 
-    /// A block that is too large is cut in the middle, so that both halves have room for equally many steps.
+    /// A full block stays one. A block that is too large is cut in the middle, so that both halves have room
+    /// for equally many steps.
     #[test]
     fn a_block_that_overflows_leaves_the_same_room_in_both_halves() {
         let mut stairs = Staircase::new(Interference::default());
-        stairs.horizon = BLOCK_STEPS_MAX as i64;
         // The step at 0 is there already.
-        stairs.add(&Series { first: 1, period: 1, cost: 1, channels: 1 });
+        stairs.horizon = BLOCK_STEPS_MAX as i64 - 1;
+        let series = Series { first: 1, period: 1, cost: 1, channels: 1 };
+        stairs.add(&series);
+        assert_eq!((stairs.blocks.len(), stairs.len()), (1, BLOCK_STEPS_MAX));
+        stairs.clear();
+        stairs.horizon = BLOCK_STEPS_MAX as i64;
+        stairs.add(&series);
         let steps: Vec<usize> = stairs.blocks.iter().map(|block| block.steps.len()).collect();
         let [front, back] = steps[..] else { panic!("one cut: {steps:?}") };
         assert_eq!(front + back, BLOCK_STEPS_MAX + 1);

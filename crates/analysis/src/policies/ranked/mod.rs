@@ -10,9 +10,13 @@
 //! one division per channel. Response times are computed only if the witness does not cover the newcomer.
 
 mod levels;
+#[cfg(test)]
+mod place_tests;
 mod rates;
 mod response;
 mod scan;
+#[cfg(test)]
+mod small_tests;
 #[cfg(test)]
 mod tests;
 

@@ -113,7 +113,7 @@ impl Place<'_> {
     }
 
     /// The time of [`Self::safe`], stretched by the interference in it.
-    fn safe_stretched(&self) -> Nanos {
+    pub(super) fn safe_stretched(&self) -> Nanos {
         let kept = 1_000_000 - u128::from(self.interference.rho.0.min(999_999));
         let stretched = (u128::from(self.safe().0) * 1_000_000).div_ceil(kept);
         Nanos(u64::try_from(stretched).unwrap_or(u64::MAX))
@@ -198,7 +198,7 @@ fn fitting(longest: Nanos, blocking: Nanos, work: impl Fn(Nanos) -> Nanos) -> Op
         let spare = window.checked_sub(work(window))?;
         Some(Witness { window, spare, blocking })
     };
-    fits(longest).or_else(|| fits(fixed_point(Nanos(1), longest, &mut { ROUNDS_MAX }, &work)?))
+    fits(longest).or_else(|| fits(fixed_point(Nanos::ZERO, longest, &mut { ROUNDS_MAX }, &work)?))
 }
 
 /// The least time from `from` on that holds its work, if it is at most `most` and found within `rounds`.

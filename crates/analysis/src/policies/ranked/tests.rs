@@ -262,6 +262,25 @@ fn caches_change_no_decision() {
     assert!(admitted > 800 && refused > 800, "{admitted} {refused}");
 }
 
+/// Caches are memory: without them no window is stored, and decisions are as before.
+#[test]
+fn dropped_caches_hold_nothing() {
+    let mut rng = SmallRng::seed_from_u64(5);
+    let mut policy = Ranked::d_order(random_model(&mut rng));
+    for key in 0..10 {
+        let demand = random_demand(&mut rng);
+        if let Ok(Offer { bound }) = policy.offer(&demand, LIMIT) {
+            policy.hold(StageKey(key), &demand, bound * 2).expect("more than was offered");
+        }
+    }
+    let demand = random_demand(&mut rng);
+    let before = policy.offer(&demand, LIMIT);
+    assert!(policy.entries.iter().any(|entry| entry.witness.is_some()));
+    policy.drop_caches();
+    assert!(policy.entries.iter().all(|entry| entry.witness.is_none()));
+    assert_eq!(policy.offer(&demand, LIMIT), before);
+}
+
 /// Whatever channels come and go: a stored window has just so much time to spare as if it were computed anew,
 /// with no less blocking than there is. If it had less, response times would be computed for nothing.
 #[test]

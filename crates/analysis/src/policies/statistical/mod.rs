@@ -12,6 +12,8 @@
 //! union bound adds them up; where even the peaks fit, it is zero. Windows grow in steps of 1/16, each with
 //! the most work and the least time.
 
+#[cfg(test)]
+mod edge_tests;
 mod windows;
 
 use alloc::boxed::Box;
@@ -119,6 +121,8 @@ impl Statistical {
         }
         let mut windows = Windows::new(&self.model, &self.hard_kinds, &self.soft_kinds);
         match soft {
+            // A message takes at least a nanosecond.
+            Some(_) if bound <= newcomer.release_latency => return false,
             Some(soft) => {
                 let kind = SoftKind::of(newcomer, soft, bound);
                 if self.soft_kinds.kinds() >= KINDS_MAX && !self.soft_kinds.contains(&kind) {
@@ -176,7 +180,7 @@ impl Statistical {
 
     fn hold_soft(&self, demand: &Demand, bound: Nanos) -> Result<(), Refusal> {
         self.check_share(demand)?;
-        if bound > demand.release_latency && self.soft_keep(demand, bound) {
+        if self.soft_keep(demand, bound) {
             return Ok(());
         }
         let possible = self.smallest_soft(demand, BOUND_MAX);

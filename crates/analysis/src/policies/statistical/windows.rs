@@ -32,7 +32,7 @@ impl HardKind {
     }
 
     /// The largest work that may arrive in a window, its ends included.
-    fn within(&self, window: Nanos) -> Nanos {
+    pub(super) fn within(&self, window: Nanos) -> Nanos {
         self.cost * ((window + self.jitter).0 / self.period.0 + 1)
     }
 }
@@ -83,6 +83,12 @@ fn rounded(bound: Nanos) -> Nanos {
     Nanos(bound.0 >> dropped << dropped)
 }
 
+/// The largest term that may be left out: such terms of all `windows` are at most a hundredth of the
+/// strictest ratio.
+pub(super) fn negligible(strictest: f64, windows: usize) -> f64 {
+    strictest / (100 * windows) as f64
+}
+
 /// All windows of a stage's soft channels.
 pub(super) struct Windows<'a> {
     model: &'a StageModel,
@@ -112,8 +118,7 @@ impl<'a> Windows<'a> {
             self.soft.iter().map(|(kind, _)| (kind.first, kind.soft.miss_ratio)).collect();
         by_first.sort_unstable();
         let strictest = by_first.iter().map(|(_, ratio)| ratio.as_f64()).fold(1.0, f64::min);
-        // The skipped terms together are at most a hundredth of the strictest ratio.
-        let negligible = strictest / (100 * edges.len()) as f64;
+        let negligible = negligible(strictest, edges.len());
         let (mut sum, mut theta) = (0.0, 0.0);
         let mut variables = Vec::with_capacity(self.soft.len());
         for edge in edges.windows(2).rev() {
@@ -150,7 +155,7 @@ impl<'a> Windows<'a> {
     }
 
     /// Longest window to check: beyond it, a line above all work and a line below all time do not meet again.
-    fn longest(&self) -> Option<Nanos> {
+    pub(super) fn longest(&self) -> Option<Nanos> {
         let mut share = f64::from(self.model.interference.rho.0) / 1e6;
         let mut offset =
             self.model.interference.sigma.0 as f64 + self.model.blocking.by(Nanos::ZERO).0 as f64;
