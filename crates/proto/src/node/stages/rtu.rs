@@ -440,7 +440,7 @@ mod tests {
             let what = RtuNumber::PayloadBytes;
             let refused = Err(RtuRefusal::Range { what, least: 1, most: most.into() });
             let found = [0, 1, 2, most - 1, most, most + 1].map(|payload| check(1, payload));
-            assert_eq!(found, [refused.clone(), Ok(()), Ok(()), Ok(()), Ok(()), refused]);
+            assert_eq!(found, [refused, Ok(()), Ok(()), Ok(()), Ok(()), refused]);
             // 1,024 PDUs a period with so many packets each: 4,096 together.
             let found = [0, 1, 3, 4, 5].map(|packets| check(packets, 10) == Err(RtuRefusal::packets()));
             assert_eq!((found, RTU_PACKETS_MAX), ([true, false, false, false, true], 4 * 1_024));
