@@ -2,7 +2,9 @@
 //! domain can make: messages that authenticate and are wrong. (The tests of conversations, losses and times
 //! are in `tests/signalling`.)
 
+mod counts;
 mod lies;
+mod times;
 mod waits;
 
 use alloc::collections::VecDeque;

@@ -76,3 +76,24 @@ fn a_neighbour_that_starts_with_an_earlier_clock_can_be_late_at_once() {
         assert_eq!(two.ends[0].travel.watch.total().times, 1, "{ahead_before}");
     }
 }
+
+/// A host that starts again within a HELLO's interval, with another clock: nothing of its former clock counts, so its present one
+/// contradicts nothing.
+#[test]
+fn the_clock_of_a_former_life_contradicts_nothing() {
+    for (before, after) in [(3_600, 0), (0, 3_600)] {
+        let mut two = Two::new();
+        two.ahead[1] = Nanos::from_secs(before);
+        two.run(3_000);
+        two.ahead[1] = Nanos::from_secs(after);
+        let config = NodeConfig { epoch: Epoch(2), ..config(2) };
+        two.ends[1] = Peer::new(&config, &config.links[0], 7, two.clock(1));
+        two.run(3_000);
+        assert_eq!((two.alive(), two.ends[0].lives()), ([true; 2], 2));
+        let clock = two.ends[0].clock();
+        assert_eq!((clock.breaks(), clock.is_doubted()), (0, false), "{before} s, then {after} s");
+        let offset = clock.offset(two.now).expect("they talk");
+        let truth = two.clock(1).minus(two.clock(0));
+        assert!(offset.offset_ns.abs_diff(truth) <= offset.error.0, "{offset:?}");
+    }
+}
