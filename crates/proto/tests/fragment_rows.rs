@@ -133,7 +133,8 @@ fn what_is_remembered_of_packets_is_a_bit_each() {
             assert_eq!(grows, more * word, "{messages} messages, a packet more than {fragments}");
         }
     }
-    // Its number, its slot, its row, its length, what is missing of it, whether it was demoted; its bits, and a free row.
+    // Its number, its slot, its row, its length, what is missing of it, whether it was demoted; its bits, and
+    // a free row.
     let row = size_of::<(u64, Slot, usize, u32, u16, bool, bool)>() + 8 + size_of::<usize>();
     for messages in [2, 3, 9] {
         assert_eq!(room(messages, 10) - room(1, 10), (messages as usize - 1) * row, "each has a row");
@@ -176,8 +177,8 @@ fn the_last_numbers_are_taken_in_once() {
     assert_eq!(feed(&mut reassembly, u64::MAX - 71, len, 0), Outcome::Stored, "it is still open");
 }
 
-/// The window holds all that may be under way together, and one more: the messages of a burst, and those that come in within the
-/// deadline. Its numbers are a power of two of words.
+/// The window holds all that may be under way together, and one more: the messages of a burst, and those that
+/// come in within the deadline. Its numbers are a power of two of words.
 #[test]
 fn a_window_holds_what_is_under_way_and_one_more() {
     let rate = Rate::per_second(1_000).expect("a rate");
@@ -211,8 +212,8 @@ fn nothing_was_seen_of_a_new_channel() {
     assert_eq!(reassembly.seen_until(), 1);
 }
 
-/// Four messages behind the window with numbers one after the other restart it. A repetition of the last number counts once; one
-/// ahead between them begins the count anew, with whatever number comes next.
+/// Four messages behind the window with numbers one after the other restart it. A repetition of the last
+/// number counts once; one ahead between them begins the count anew, with whatever number comes next.
 #[test]
 fn a_run_behind_the_window_is_counted_message_by_message() {
     let ahead = 1 << 40;

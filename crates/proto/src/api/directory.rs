@@ -72,8 +72,8 @@ mod tests {
         }
     }
 
-    /// Another host is found by its name. A slip of the pen is told the host that it is like: never this one, to which no
-    /// channel leads.
+    /// Another host is found by its name. A slip of the pen is told the host that it is like: never this one,
+    /// to which no channel leads.
     #[test]
     fn other_hosts_are_found_and_suggested() {
         let config = config();

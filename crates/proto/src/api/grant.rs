@@ -172,7 +172,8 @@ mod tests {
         assert_eq!(hosts_of(&degraded), [NodeId(3), NodeId(1)]);
     }
 
-    /// Every reason of every host is listed once, in the order of the route, whatever stages it has in common with others.
+    /// Every reason of every host is listed once, in the order of the route, whatever stages it has in common
+    /// with others.
     #[test]
     fn each_reason_of_each_host_is_listed_once() {
         let stage = |node, degraded| StageGrant {

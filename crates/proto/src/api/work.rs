@@ -91,7 +91,8 @@ pub enum Port {
 mod tests {
     use super::*;
 
-    /// What the unit's packets cost, and what its application declares; signalling is interference without a bound.
+    /// What the unit's packets cost, and what its application declares; signalling is interference without a
+    /// bound.
     #[test]
     fn a_unit_declares_its_packets_and_its_application() {
         let costs = CpuCosts::default();

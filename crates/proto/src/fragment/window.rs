@@ -176,7 +176,8 @@ mod tests {
         }
     }
 
-    /// The same at the end of all numbers: the last bit of the last word is still that of a number a window before.
+    /// The same at the end of all numbers: the last bit of the last word is still that of a number a window
+    /// before.
     #[test]
     fn it_stores_the_last_numbers_as_all_others() {
         for span in [64, 128] {

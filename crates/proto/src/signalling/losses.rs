@@ -167,7 +167,8 @@ mod tests {
         assert_eq!(most(&[(1, OUT), (4, [9, 0, 0, 0])]), Some((1, Some(2), 1, None)), "a single one");
     }
 
-    /// A loss is reported from the first message on that the sink has not delivered, and no more of them than are missing.
+    /// A loss is reported from the first message on that the sink has not delivered, and no more of them than
+    /// are missing.
     #[test]
     fn a_loss_is_reported_from_the_first_missing_message_on() {
         let path = PathId { node: NODES[0], ..PathId::default() };

@@ -289,6 +289,20 @@ mod tests {
         }
     }
 
+    /// The owner of a stage reports to both sides, the host at the end of a link only beyond it.
+    #[test]
+    fn reports_leave_by_the_links_of_their_witness() {
+        let links = |witness: Witness, link_in: Option<u16>, link_out: Option<u16>| -> Vec<u16> {
+            witness.links(link_in.map(LinkId), link_out.map(LinkId)).map(|link| link.0).collect()
+        };
+        for link_out in [None, Some(4)] {
+            let onward: Vec<_> = link_out.into_iter().collect();
+            assert_eq!(links(Witness::Owner, None, link_out), onward);
+            assert_eq!(links(Witness::Owner, Some(3), link_out), [&[3], &*onward].concat());
+            assert_eq!(links(Witness::Receiver, Some(3), link_out), onward);
+        }
+    }
+
     #[test]
     fn the_way_back_reaches_the_node_before() {
         let back = route(&[1, 2, 3, 4], 2).back();

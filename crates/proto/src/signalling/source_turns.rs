@@ -284,7 +284,28 @@ mod tests {
         }
     }
 
-    /// The last item of a source gives way, whatever its number: also the smallest and the largest that there are.
+    /// A count by users or by hosts that is wrong shows in the account.
+    #[test]
+    fn a_wrong_count_shows_in_the_account() {
+        let full = || {
+            let mut counts = Counts::default();
+            (0..3).for_each(|user| counts.add(source(1, user)));
+            counts
+        };
+        assert_eq!(full().accounts(3), [3, 3]);
+        let mut users = full();
+        users.users.remove(source(1, 2));
+        let mut nodes = full();
+        nodes.nodes.add(NodeId(7));
+        let all = Counts { all: 9, ..full() };
+        for (counts, wrong) in [(users, 2), (nodes, 4), (all, 9)] {
+            assert_eq!(counts.accounts(3), [wrong, 3]);
+        }
+        assert_eq!(full().accounts(2), [3, 2]);
+    }
+
+    /// The last item of a source gives way, whatever its number: also the smallest and the largest that there
+    /// are.
     #[test]
     fn the_last_item_gives_way_whatever_its_number() {
         for number in [0, 1, u64::MAX] {
@@ -298,11 +319,16 @@ mod tests {
             places.add(source(1, 2), 3);
             let holder_of_most = places.make_room(source(2, 1), 2);
             assert_eq!(holder_of_most, Ok(Some(3)), "{number}: of equal users the last one");
+            let mut places = Places::default();
+            places.add(source(1, 1), 5);
+            places.add(source(1, 2), number);
+            assert_eq!(places.make_room(source(2, 1), 2), Ok(Some(number)), "it is the only one of its user");
         }
     }
 
-    /// By brute force over small tables: the source that has most of the heaviest host gives way, if that host has at least two
-    /// more than the host that needs a place; otherwise the user with the most of that host, if it has at least two more.
+    /// By brute force over small tables: the source that has most of the heaviest host gives way, if that
+    /// host has at least two more than the host that needs a place; otherwise the user with the most of that
+    /// host, if it has at least two more.
     #[test]
     fn who_gives_way_is_decided_by_hosts_and_then_by_users() {
         // What the users 0 and 1 of the hosts 1 and 2 have.

@@ -444,8 +444,8 @@ fn the_parts_of_a_miss_ratio_add_up_to_what_the_contract_allows() {
     }
 }
 
-/// Messages of a soft channel arrive at a stage as much earlier or later than they were sent as the hosts before may err, and
-/// as their clocks may drift apart within the deadline.
+/// Messages of a soft channel arrive at a stage as much earlier or later than they were sent as the hosts
+/// before may err, and as their clocks may drift apart within the deadline.
 #[test]
 fn a_soft_channel_counts_with_the_arrival_error_of_each_host() {
     let miss_ratio = Ppb::new(10_000_000).expect("above 0");
@@ -473,8 +473,8 @@ fn a_soft_channel_counts_with_the_arrival_error_of_each_host() {
     }
 }
 
-/// rho is twice the tolerance of the worst clock on the route, as each host knows it when its stages become final; hosts with
-/// exact clocks have none.
+/// rho is twice the tolerance of the worst clock on the route, as each host knows it when its stages become
+/// final; hosts with exact clocks have none.
 #[test]
 fn the_worst_clock_of_the_route_counts() {
     for tolerances in [[0, 0, 0], [7, 0, 0], [0, 7, 0], [0, 0, 7], [5, 1, 3]] {

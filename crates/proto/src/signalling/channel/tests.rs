@@ -121,7 +121,8 @@ fn counts_are_those_of_the_channels_that_are_there() {
     }
 }
 
-/// Channels that wait for a listener are found by it, from the first handle that there is, in the order of handles.
+/// Channels that wait for a listener are found by it, from the first handle that there is, in the order of
+/// handles.
 #[test]
 fn channels_that_wait_for_a_listener_are_found_by_it() {
     let mut channels = Channels::default();

@@ -1,11 +1,10 @@
-//! What a host counts, one by one, and how much it does in one call.
+//! What a host counts, one by one.
 
 use alloc::vec::Vec;
 
 use super::super::packet;
 use super::*;
-use crate::api::RequestError;
-use crate::limits::ENDS_MAX;
+use crate::limits::ANSWERS_WAITING_MAX;
 
 /// The next packet of a host to its first neighbour, which is not delivered.
 fn packet_of(row: &mut Row, index: usize) -> Vec<u8> {
@@ -27,7 +26,8 @@ fn of_version(bytes: &[u8], version: u8) -> Vec<u8> {
     bytes
 }
 
-/// Each packet that is not taken is counted once, by its kind: too short, of another version, with a wrong tag, or again.
+/// Each packet that is not taken is counted once, by its kind: too short, of another version, with a wrong
+/// tag, or again.
 #[test]
 fn each_packet_that_is_not_taken_is_counted_once() {
     let mut row = Row::met(2);
@@ -98,117 +98,8 @@ fn repetitions_are_counted() {
     }
 }
 
-/// Listeners are numbered from 1 on, and their handles are not used again.
-#[test]
-fn listeners_are_numbered_one_after_the_other() {
-    let mut signalling = Signalling::new(&config(0, 2), 7, Instant::ZERO);
-    let mut stages = Stages::default();
-    for number in 1..10 {
-        let listener = signalling.listen(name("port"), Nanos::ZERO);
-        assert_eq!(listener, Ok(crate::ids::ListenerId(number)));
-        assert_eq!(signalling.listen(name("port"), Nanos::ZERO), Err(RequestError::NameTaken(name("port"))));
-        let unlisten = signalling.unlisten(crate::ids::ListenerId(number), Instant::ZERO, &mut stages);
-        assert_eq!(unlisten, Ok(()));
-        while signalling.has_more() {
-            signalling.handle_timeout(Instant::ZERO, &mut stages);
-        }
-    }
-}
-
-/// One call ends so many channels whose time is over, and the next one goes on.
-#[test]
-fn one_call_ends_a_bounded_number_of_channels() {
-    let mut row = Row::met(2);
-    row.hosts[1].consents = false;
-    // Less than the silence by which a neighbour is lost.
-    row.hosts[1].signalling.config.signalling.consent_timeout = Nanos::from_secs(1);
-    let opened = 2 * ENDS_MAX + 5;
-    for _ in 0..opened {
-        row.ask(row.request());
-    }
-    row.hosts[1].is_mute = true;
-    let over = row.now + row.hosts[1].signalling.config.signalling.consent_timeout;
-    let Host { signalling, stages, .. } = &mut row.hosts[1];
-    for left in [ENDS_MAX + 5, 5, 0, 0] {
-        signalling.expire_requests(over);
-        assert!(signalling.poll_timeout().is_some_and(|due| left == 0 || due <= over));
-        signalling.handle_timeout(over, stages);
-        assert_eq!(signalling.channels().count(), left);
-    }
-}
-
-/// A REFRESH names up to a thousand channels; one call sends those of one, and the rest follows at once.
-#[test]
-fn channels_are_refreshed_a_thousand_at_a_time() {
-    for opened in [999, 1_000, 1_001, 2_000] {
-        let mut row = Row::met(2);
-        for _ in 0..opened {
-            row.ask(row.request());
-        }
-        row.hosts.iter_mut().for_each(|host| host.events.clear());
-        let lease = row.hosts[1].signalling.config.signalling.lease;
-        row.now = row.hosts[0].signalling.refreshes.at.expect("it has channels");
-        let renewed = |row: &Row| {
-            let leased = row.hosts[1].signalling.channels.iter();
-            leased.filter(|channel| channel.lease.at() == Some(row.now + lease)).count()
-        };
-        assert_eq!(renewed(&row), 0);
-        for call in 1..=3 {
-            row.at(0, |signalling, now, stages| signalling.handle_timeout(now, stages));
-            assert_eq!(renewed(&row), opened.min(1_000 * call), "{opened}: {call}");
-            // A full one may have more behind it.
-            assert_eq!(row.hosts[0].signalling.has_more(), opened >= 1_000 * call, "{opened}: {call}");
-        }
-    }
-}
-
-/// The receiver's ring holds the messages that the stage before the sink may let come together, if each host holds them until
-/// their arrival.
-#[test]
-fn a_ring_behind_hosts_that_hold_messages_counts_with_the_stage_before_it() {
-    // Intervals around what the link before the sink takes, 1 ms: those of its processor, 0.1 ms, would need fewer places.
-    for per_second in [600, 1_000, 1_700, 3_100] {
-        let mut row = Row::met(3);
-        row.hosts[2].consents = false;
-        let rate = Rate::per_second(per_second).expect("a rate");
-        let horizon = punctual_analysis::Horizon::Regulated;
-        let contract = Contract { horizon, ..Contract::new(1_000, rate, 3, MILLI * 50).expect("valid") };
-        row.ask(OpenRequest { contract, ..row.request() });
-        let Some(Event::Incoming(incoming)) = row.hosts[2].events.last() else { panic!("it is asked") };
-        let channel = row.hosts[2].signalling.channels.get(incoming.channel).expect("it asks");
-        let setup = channel.setup.as_ref().expect("it is being set up");
-        let stages = &setup.all_stages;
-        assert_eq!((stages.len(), stages[3].kind, stages[3].bound), (5, StageKind::Link, MILLI));
-        let interval = contract.policed_interval();
-        let behind = (MILLI + stages[4].bound).div_ceil(interval);
-        // J: its fixed part, and what clocks drift apart over all bounds before.
-        let before = contract.deadline - stages[4].bound;
-        let error = setup.arrival_error_fixed + Ppm(200).of(before);
-        let messages = behind + error.div_ceil(interval) + 1;
-        assert_eq!(u64::from(incoming.inbox_messages), messages, "{per_second}");
-    }
-}
-
-/// A reason may be 50 characters long, whatever they are; the rest is left out.
-#[test]
-fn a_reason_for_a_refused_request_is_cut_between_characters() {
-    for (chars, arrive) in [(49, 49), (50, 50), (51, 50), (500, 50)] {
-        let mut row = Row::met(2);
-        let source = Address { port: name("in"), host: name("h1") };
-        let asked = row.at(1, |s, now, _| s.request(&source, name("in"), contract(), UserId(3), now));
-        asked.expect("can be tried");
-        let Some(Event::Requested { token, .. }) = row.hosts[0].events.last() else { panic!("it is asked") };
-        let (token, why) = (*token, "\u{1f3a5}".repeat(chars));
-        row.at(0, |signalling, now, _| signalling.refuse_request(token, &why, now)).expect("it waits");
-        let Some(Event::RequestFailed { refusal, .. }) = row.hosts[1].events.last() else {
-            panic!("{chars}")
-        };
-        let RefuseCause::Receiver(reason) = &refusal.cause else { panic!("{refusal:?}") };
-        assert_eq!(reason.as_str(), "\u{1f3a5}".repeat(arrive), "{chars}");
-    }
-}
-
-/// A host is quiet once no link has a message to send or to be acknowledged, and has signals while any link has a packet.
+/// A host is quiet once no link has a message to send or to be acknowledged, and has signals while any link
+/// has a packet.
 #[test]
 fn a_host_is_quiet_only_if_all_its_links_are() {
     let path = lies::a_path();
@@ -224,7 +115,7 @@ fn a_host_is_quiet_only_if_all_its_links_are() {
         }
         // It is sent, and not acknowledged.
         let (now, mut out) = (row.now, [0; 1_400]);
-        for link in busy {
+        if let Some(link) = busy {
             while signalling.poll_signal(link, now, now, &mut out).is_some() {}
         }
         assert_eq!((signalling.is_quiet(), signalling.has_signals()), (busy.is_none(), false));
@@ -237,5 +128,49 @@ fn a_host_is_quiet_only_if_all_its_links_are() {
             [LinkId(0), LinkId(1), nowhere].map(|link| signalling.has_room(link)),
             [true, true, false]
         );
+    }
+}
+
+/// Channels that use a link are those that are there and those that are being decided, in either direction.
+#[test]
+fn channels_on_a_link_are_counted_with_those_that_are_decided() {
+    let mut row = Row::met(3);
+    let counts = |row: &Row, index: usize| {
+        [LinkId(0), LinkId(1), LinkId(9)].map(|link| row.hosts[index].signalling.channels_on(link))
+    };
+    for opened in 1..=3 {
+        row.ask(row.request());
+        assert_eq!((counts(&row, 0), counts(&row, 1)), ([opened, 0, 0], [opened, opened, 0]));
+    }
+    row.hosts[1].stages.thinks = true;
+    for thinking in 1..=2 {
+        row.ask(row.request());
+        assert_eq!(counts(&row, 1), [3 + thinking, 3 + thinking, 0]);
+        assert_eq!((counts(&row, 0), counts(&row, 2)), ([3 + thinking, 0, 0], [3, 0, 0]));
+    }
+}
+
+/// Replies that were dropped because too many of one user's wait are requests without an answer.
+#[test]
+fn dropped_replies_count_as_unanswered() {
+    use super::super::source_turns::Source;
+    let mut row = Row::met(3);
+    let signalling = &mut row.hosts[1].signalling;
+    let source = Source { node: NodeId(1), user: UserId(7) };
+    let (path, user) = (lies::a_path(), UserId(7));
+    let refusal = signalling.refusal(RefuseCause::Exhausted);
+    for more in [700, 30] {
+        // Of both links together.
+        for link in [LinkId(0), LinkId(1)] {
+            for _ in 0..ANSWERS_WAITING_MAX + more {
+                let answer = Err(refusal.clone());
+                let route = lies::route(&[3, 2, 1], 2);
+                let message = message::Message::Probed { path, route, user, answer };
+                signalling.answer(Some(link), source, &message);
+            }
+        }
+        let dropped: u64 = signalling.links.peers.iter().map(peer::Peer::answers_dropped).sum();
+        assert!(dropped > 0);
+        assert_eq!(signalling.counters().unanswered, dropped);
     }
 }

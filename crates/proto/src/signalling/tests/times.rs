@@ -1,5 +1,5 @@
-//! How long a host waits for each thing, by the formula of each, with the default times: an answer takes a back-off of 100 ms
-//! that doubles seven times, consent 10 s, a lease 20 s.
+//! How long a host waits for each thing, by the formula of each, with the default times: an answer takes a
+//! back-off of 100 ms that doubles seven times, consent 10 s, a lease 20 s.
 
 use super::super::budget;
 use super::super::message::Message;
@@ -20,7 +20,8 @@ fn timers(row: &Row, index: usize) -> [Option<Nanos>; 2] {
     [channel.deadline, channel.lease].map(|timer| timer.at().map(|at| at.since(row.now)))
 }
 
-/// The longest time of an answer is that of all repetitions, each twice as long after the one before, and never more than a minute.
+/// The longest time of an answer is that of all repetitions, each twice as long after the one before, and
+/// never more than a minute.
 #[test]
 fn an_answer_is_awaited_for_the_whole_back_off() {
     let mut row = Row::met(2);
@@ -39,8 +40,8 @@ fn an_answer_is_awaited_for_the_whole_back_off() {
     }
 }
 
-/// The source waits for the answer of the route, and for consent; a probe asks nobody for consent. Hosts behind hold a channel for
-/// a lease, and its receiver may take its time for consent.
+/// The source waits for the answer of the route, and for consent; a probe asks nobody for consent. Hosts
+/// behind hold a channel for a lease, and its receiver may take its time for consent.
 #[test]
 fn a_channel_that_is_being_set_up_waits_for_answers() {
     let mut row = Row::met(3);
@@ -57,8 +58,8 @@ fn a_channel_that_is_being_set_up_waits_for_answers() {
     assert_eq!(timers(&row, 0), [Some(ANSWER), None]);
 }
 
-/// A request waits for the time of an answer in both directions, and for the time of consent; the application that is asked for
-/// the time of consent.
+/// A request waits for the time of an answer in both directions, and for the time of consent; the application
+/// that is asked for the time of consent.
 #[test]
 fn a_request_waits_for_both_directions() {
     let mut row = Row::met(2);
@@ -80,8 +81,8 @@ fn a_request_waits_for_both_directions() {
     }
 }
 
-/// A closed source waits for its ring to drain. Then it waits for the sink's report: as long as the last packet may be under way,
-/// and for the time of an answer, at most five seconds of it.
+/// A closed source waits for its ring to drain. Then it waits for the sink's report: as long as the last
+/// packet may be under way, and for the time of an answer, at most five seconds of it.
 #[test]
 fn a_closing_channel_waits_for_packets_and_then_for_reports() {
     for (retransmit, answer) in [(Nanos::from_millis(100), Nanos::from_secs(5)), (MILLI * 10, MILLI * 1_280)]
@@ -102,8 +103,9 @@ fn a_closing_channel_waits_for_packets_and_then_for_reports() {
     }
 }
 
-/// How long a channel may take to drain at each host: at its source until its ring has drained, at least the grace; behind it as
-/// long as the last packet may be under way. A host that stops has its grace and no longer.
+/// How long a channel may take to drain at each host: at its source until its ring has drained, at least the
+/// grace; behind it as long as the last packet may be under way. A host that stops has its grace and no
+/// longer.
 #[test]
 fn a_channel_drains_for_its_time_or_for_the_grace_of_a_host_that_stops() {
     let (transit, ring) = (budget::transit_time_max(&contract()), budget::drain_max(&contract()));
@@ -145,7 +147,8 @@ fn a_lease_is_refreshed_five_times() {
     assert_eq!([1, 2].map(|index| row.hosts[index].signalling.refreshes.at), [None; 2]);
 }
 
-/// A refusal waits for the answers to its offers for two seconds, or for the time of an answer if that is shorter.
+/// A refusal waits for the answers to its offers for two seconds, or for the time of an answer if that is
+/// shorter.
 #[test]
 fn an_offer_is_looked_for_in_two_seconds() {
     for (retransmit, until) in [(Nanos::from_millis(100), Nanos::from_secs(2)), (MILLI, MILLI * 128)] {
@@ -174,4 +177,75 @@ fn a_repeated_create_renews_nothing() {
     row.deliver_message(1, false, Message::Create(create(a_path())));
     let later = |left: Option<Nanos>| left.map(|left| left - MILLI);
     assert_eq!([1, 2].map(|index| timers(&row, index)), before.map(|timers| timers.map(later)));
+}
+
+/// A channel that needs a part of the link which the kernel has waits for it for 250 ms, at its source and
+/// behind it.
+#[test]
+fn a_channel_waits_for_the_kernels_part_of_a_link() {
+    for waits in [0, 1] {
+        let mut row = Row::met(3);
+        row.hosts[waits].stages.is_shared = true;
+        let (channel, path) = row.ask(row.request());
+        assert_eq!(row.states()[waits], ["fitting"]);
+        assert_eq!(timers(&row, waits)[0], Some(Nanos::from_millis(250)));
+        let fitted = row.hosts[waits].signalling.channels.of_path(path).expect("it waits").local.channel;
+        row.at(waits, |signalling, now, stages| signalling.fitted(fitted, now, stages));
+        assert_eq!(row.states(), [["open"], ["open"], ["open"]], "host {waits}");
+        assert!(timers(&row, 0)[0].is_none() && channel > ChannelId(0));
+    }
+}
+
+/// A host that stops gives channels that were closing before its grace, and no longer.
+#[test]
+fn a_host_that_stops_hastens_what_was_closing() {
+    for (grace, left) in [(MILLI * 10, MILLI * 10), (Nanos::from_secs(9), GRACE)] {
+        let mut row = Row::met(3);
+        let (closing, _) = row.ask(row.request());
+        let close =
+            |s: &mut Signalling, now, stages: &mut Stages| s.close(closing, CloseReason::Local, now, stages);
+        row.at(0, close).expect("open");
+        row.hosts[0].signalling.config.signalling.grace = grace;
+        let due = |row: &Row, id| {
+            let channel = row.hosts[0].signalling.channels.get(id).expect("it is there");
+            (channel.state.name(), channel.deadline.at().map(|at| at.since(row.now)))
+        };
+        let (open, _) = row.ask(row.request());
+        assert_eq!(due(&row, closing), ("draining", Some(GRACE)));
+        assert_eq!(due(&row, open), ("open", None));
+        row.at(0, |signalling, now, stages| signalling.shutdown(now, stages));
+        // The open one is closed now, with all of the grace.
+        assert_eq!(
+            (due(&row, closing), due(&row, open)),
+            (("draining", Some(left)), ("draining", Some(grace)))
+        );
+    }
+}
+
+/// A reply to an offer that comes when the time for offers is over ends the search; a nanosecond before it
+/// goes on.
+#[test]
+fn the_search_for_an_offer_ends_in_time() {
+    for (before, goes_on) in [(1, true), (0, false)] {
+        let mut row = Row::met(3);
+        row.hosts[1].is_mute = true;
+        let wanted = Contract { deadline: MILLI * 5, ..contract() };
+        let (_, path) = row.ask(OpenRequest { contract: wanted, ..row.request() });
+        let refusal = |deadline| ChannelRefusal {
+            node: NodeId(3),
+            cause: RefuseCause::Exhausted,
+            offer: Some(Contract { deadline, ..contract() }),
+            stages: Vec::new(),
+            hosts: Vec::new(),
+        };
+        row.deliver_message(0, true, Message::Refuse { path, refusal: refusal(MILLI * 50) });
+        assert_eq!(row.states()[0], ["offering"]);
+        row.now = row.now + Nanos::from_secs(2) - Nanos(before);
+        let channel = row.hosts[0].signalling.channels.iter().next().expect("it offers");
+        let path = channel.local.path;
+        row.deliver_message(0, true, Message::Refuse { path, refusal: refusal(MILLI * 60) });
+        let refused = row.hosts[0].events.iter().any(|event| matches!(event, Event::Refused { .. }));
+        assert_eq!(refused, !goes_on, "{before}");
+        assert_eq!(row.states()[0].len(), usize::from(goes_on));
+    }
 }

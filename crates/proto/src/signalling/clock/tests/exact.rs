@@ -4,8 +4,8 @@ use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A filter whose clocks do not drift, with offsets from `lower` to `upper` at 10 s. Propagation takes as long as a stamp may be
-/// wrong, so that the bounds are the stamps.
+/// A filter whose clocks do not drift, with offsets from `lower` to `upper` at 10 s. Propagation takes as
+/// long as a stamp may be wrong, so that the bounds are the stamps.
 fn known(lower: i64, upper: i64) -> ClockFilter {
     let mut filter = ClockFilter::new(STAMP_ERROR, Ppm(0));
     let at = Instant(10 * SECOND);
@@ -14,8 +14,8 @@ fn known(lower: i64, upper: i64) -> ClockFilter {
     filter
 }
 
-/// The offset is the middle between its bounds. Its error is half of their distance, and no less than half of the fastest round
-/// trip beyond propagation, rounded up, and one.
+/// The offset is the middle between its bounds. Its error is half of their distance, and no less than half of
+/// the fastest round trip beyond propagation, rounded up, and one.
 #[test]
 fn the_offset_is_the_middle_of_its_bounds() {
     let propagation = STAMP_ERROR.0;
@@ -100,8 +100,9 @@ fn a_bound_is_replaced_when_its_time_is_over() {
     }
 }
 
-/// Three stamps in a row that contradict the other direction show that a clock has moved: by at least their distance in that
-/// time. Twice that is taken for its drift from then on, rounded up; more than 10,000 ppm is no drift but a step.
+/// Three stamps in a row that contradict the other direction show that a clock has moved: by at least their
+/// distance in that time. Twice that is taken for its drift from then on, rounded up; more than 10,000 ppm is
+/// no drift but a step.
 #[test]
 fn a_contradiction_shows_how_fast_a_clock_drifts() {
     for (moved, span, drift) in [

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// `times` times between the events of an end, of which the next is due at `at`. Nothing happens before, and a neighbour is never
-/// silent for too long.
+/// `times` times between the events of an end, of which the next is due at `at`. Nothing happens before, and
+/// a neighbour is never silent for too long.
 fn gaps(
     end: &mut Peer,
     times: usize,
@@ -22,7 +22,8 @@ fn gaps(
     (0..times).map(gap).collect()
 }
 
-/// Times that are spread evenly from `least` to less than `most`: none is outside, and some are within a sixteenth of each end.
+/// Times that are spread evenly from `least` to less than `most`: none is outside, and some are within a
+/// sixteenth of each end.
 fn are_spread(times: &[Nanos], least: Nanos, most: Nanos) {
     let (first, last) = (times.iter().min().expect("some"), times.iter().max().expect("some"));
     let edge = (most - least) / 16;
@@ -36,8 +37,8 @@ fn one() -> Peer {
     Peer::new(&config, &config.links[0], 1, Instant(1_000 * MILLI))
 }
 
-/// A HELLO goes out every interval, and up to an eighth of it later, so that ends do not stay in step. One that nobody has answered
-/// yet goes out four times as often.
+/// A HELLO goes out every interval, and up to an eighth of it later, so that ends do not stay in step. One
+/// that nobody has answered yet goes out four times as often.
 #[test]
 fn hellos_are_sent_at_random_times_in_an_eighth_behind_the_interval() {
     let interval = Two::new().ends[0].hellos.interval;
@@ -56,7 +57,8 @@ fn hellos_are_sent_at_random_times_in_an_eighth_behind_the_interval() {
     are_spread(&times, interval, interval + interval / 8);
 }
 
-/// The end that is greeted greets later than the other one, so that one exchange an interval is enough for both.
+/// The end that is greeted greets later than the other one, so that one exchange an interval is enough for
+/// both.
 #[test]
 fn the_end_that_was_greeted_greets_an_eighth_later() {
     let mut two = Two::met();
@@ -74,7 +76,8 @@ fn the_end_that_was_greeted_greets_an_eighth_later() {
     are_spread(&times, interval + interval / 8, interval + interval / 4);
 }
 
-/// While channels use the link, a probe goes out every probe interval on average: up to an eighth of it earlier or later.
+/// While channels use the link, a probe goes out every probe interval on average: up to an eighth of it
+/// earlier or later.
 #[test]
 fn probes_are_sent_at_random_times_around_their_interval() {
     let mut two = Two::met();
@@ -83,7 +86,8 @@ fn probes_are_sent_at_random_times_around_their_interval() {
     let interval = end.hellos.probe_interval;
     let times = gaps(end, 300, true, HelloStep::Third, |end| end.hellos.probe_at);
     are_spread(&times, interval - interval / 8, interval + interval / 8);
-    // Not without channels, and not to a neighbour that is not up. A HELLO that is due anyway serves as a probe.
+    // Not without channels, and not to a neighbour that is not up. A HELLO that is due anyway serves as a
+    // probe.
     let at = end.hellos.probe_at;
     end.last_received = at;
     end.hellos.due = None;
@@ -118,8 +122,8 @@ fn a_neighbour_is_down_once_its_fifth_hello_does_not_come() {
     }
 }
 
-/// A segment that was sent again as often as allowed, without any word since it was sent first, gives the neighbour up. A word at
-/// that very time shows that it was there.
+/// A segment that was sent again as often as allowed, without any word since it was sent first, gives the
+/// neighbour up. A word at that very time shows that it was there.
 #[test]
 fn a_neighbour_that_acknowledges_nothing_is_given_up_if_nothing_was_heard_since() {
     for heard in [false, true] {
@@ -144,8 +148,8 @@ fn a_neighbour_that_acknowledges_nothing_is_given_up_if_nothing_was_heard_since(
     }
 }
 
-/// HELLOs of a life that is not known may be recordings: a sixteenth of an interval after the last answer the next one is answered,
-/// and not a nanosecond sooner. Only the first step of an exchange is.
+/// HELLOs of a life that is not known may be recordings: a sixteenth of an interval after the last answer the
+/// next one is answered, and not a nanosecond sooner. Only the first step of an exchange is.
 #[test]
 fn strangers_are_answered_sixteen_times_an_interval() {
     let mut two = Two::met();
@@ -199,7 +203,8 @@ fn a_hello(sent: Instant) -> Hello {
     }
 }
 
-/// Hands `hello` of end 1 to end 0 at `received`; returns how often a HELLO was late so far, and by how much at most.
+/// Hands `hello` of end 1 to end 0 at `received`; returns how often a HELLO was late so far, and by how much
+/// at most.
 fn hand(two: &mut Two, hello: Hello, received: Instant) -> (u64, Nanos) {
     let packet = two.ends[1].packet(Body::Hello(hello));
     two.ends[1].after_packet();
@@ -208,8 +213,8 @@ fn hand(two: &mut Two, hello: Hello, received: Instant) -> (u64, Nanos) {
     (total.times, total.by_max)
 }
 
-/// A HELLO may take until its departure, then as long as its sender says that it travels, then as long as the clocks may be wrong.
-/// A nanosecond more is late.
+/// A HELLO may take until its departure, then as long as its sender says that it travels, then as long as the
+/// clocks may be wrong. A nanosecond more is late.
 #[test]
 fn a_hello_is_late_from_the_first_nanosecond_on() {
     let (departure, travel_max) = (Nanos::from_micros(700), Nanos::from_micros(1_300));
@@ -236,8 +241,8 @@ fn a_hello_is_late_from_the_first_nanosecond_on() {
     }
 }
 
-/// A HELLO that was sent no later than one that has come is no evidence: it may be a recording. The newest one also says what its
-/// sender has received.
+/// A HELLO that was sent no later than one that has come is no evidence: it may be a recording. The newest
+/// one also says what its sender has received.
 #[test]
 fn only_the_newest_hello_counts() {
     let mut two = Two::met();
@@ -271,7 +276,8 @@ fn a_late_hello_is_not_forgotten_with_the_next_one() {
     }
 }
 
-/// Two clocks may drift apart by the sum of their tolerances, that of the neighbour as its last HELLO states it.
+/// Two clocks may drift apart by the sum of their tolerances, that of the neighbour as its last HELLO states
+/// it.
 #[test]
 fn tolerances_of_both_clocks_add_up() {
     let mut two = Two::met();

@@ -68,7 +68,8 @@ impl Model {
     }
 }
 
-/// Segments are sent, lost, acknowledged in any order, also by acknowledgements that were overtaken by later ones.
+/// Segments are sent, lost, acknowledged in any order, also by acknowledgements that were overtaken by later
+/// ones.
 #[test]
 fn every_segment_is_sent_and_acknowledged_by_its_number() {
     let (mut again, mut unheard, mut overtaken) = (0, 0, 0);
@@ -121,7 +122,8 @@ fn every_segment_is_sent_and_acknowledged_by_its_number() {
     assert!(again > 1_000 && unheard > 100 && overtaken > 100, "{again} {unheard} {overtaken}");
 }
 
-/// An acknowledgement that was overtaken speaks of 32 segments behind its first missing one, and of no others.
+/// An acknowledgement that was overtaken speaks of 32 segments behind its first missing one, and of no
+/// others.
 #[test]
 fn an_old_acknowledgement_speaks_of_its_own_segments_only() {
     for old in [0, 1, 7, 8] {
@@ -141,7 +143,8 @@ fn an_old_acknowledgement_speaks_of_its_own_segments_only() {
             let number = sender.due().map(|(number, _)| number)?;
             sender.sent(number, Instant(2_000)).then_some(number)
         });
-        // Of 8 to 39, which are under way, those whose bit is not there: `old` itself and all from 33 behind it on.
+        // Of 8 to 39, which are under way, those whose bit is not there: `old` itself and all from 33 behind
+        // it on.
         let expected: Vec<u64> = (8..40).filter(|number| *number == old || *number > old + 32).collect();
         assert_eq!(again.collect::<Vec<_>>(), expected, "{old}");
     }
