@@ -26,7 +26,7 @@ fn the_offset_is_the_middle_of_its_bounds() {
                 round_trip.into_iter().for_each(|took| filter.exchanged(Nanos(took + 30), Nanos(30)));
                 let least = round_trip.map_or(0, |took| (took / 2).saturating_sub(propagation));
                 let offset = filter.offset(Instant(10 * SECOND)).expect("both directions");
-                let half = (width as u64 + 1) / 2;
+                let half = (width as u64).div_ceil(2);
                 let expected = (lower + width / 2, Nanos(half.max(least) + 1));
                 assert_eq!((offset.offset_ns, offset.error), expected, "{lower} {width} {round_trip:?}");
                 // The truth is within the error, wherever it is between the bounds.
