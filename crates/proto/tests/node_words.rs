@@ -27,6 +27,26 @@ fn a_measurement_shows_its_error_and_what_disturbed_it() {
     }
 }
 
+/// The true rate is between the measured one less its error and the measured one with it, to the bit.
+#[test]
+fn a_measured_rate_is_known_from_its_lower_to_its_upper_bound() {
+    for (rate, error, upper) in [
+        // A millionth of a terabit is a megabit.
+        (1_000_000_000_000, 1, 1_000_001_000_000),
+        (1_000_000_000_000, 250_000, 1_250_000_000_000),
+        (20_000_000, 10_000, 20_200_000),
+        // Less than a bit of error is none.
+        (999_999, 1, 999_999),
+        (1_000_000, 1, 1_000_001),
+        (7, 0, 7),
+        (u64::MAX, 1, u64::MAX),
+    ] {
+        let of = MeasuredRate { rate: BitRate(rate), error: Ppm(error), ..measured(false) };
+        assert_eq!(of.at_most(), BitRate(upper), "{rate} {error}");
+        assert!(of.lower_bound() <= of.rate && of.rate <= of.at_most());
+    }
+}
+
 #[test]
 fn causes_have_significant_digits_only() {
     for (rate, reported) in [
@@ -49,9 +69,13 @@ fn a_refusal_names_the_host_where_its_name_is_known() {
         ChannelRefusal { node: NodeId(7), cause, offer: None, stages, hosts }.to_string()
     };
     let name = Name::new("relay").expect("a name");
-    let known = refusal(vec![HostName { node: NodeId(7), name: name.clone() }]);
-    let other = refusal(vec![HostName { node: NodeId(8), name }]);
-    assert!(known.starts_with("host ") && known.contains("relay"), "{known}");
+    let host = |node| HostName { node: NodeId(node), name: name.clone() };
+    let another = HostName { node: NodeId(9), name: Name::new("sink").expect("a name") };
+    let other = refusal(vec![host(8)]);
+    for hosts in [vec![host(7)], vec![host(7), another.clone()], vec![another, host(7)]] {
+        let known = refusal(hosts);
+        assert!(known.starts_with("host relay"), "{known}");
+    }
     assert!(!other.starts_with("host ") && !other.contains("relay") && other.contains('7'), "{other}");
 }
 

@@ -133,6 +133,33 @@ fn nodes_must_fit_the_kind() {
     assert_eq!(best_effort_without_destination, Malformed::Nodes.into());
 }
 
+/// Every packet has a source, and exactly best effort a destination; node 0 is none, all others are nodes.
+#[test]
+fn every_node_but_the_zeroth_may_be_source_and_destination() {
+    let nodes = [0, 1, 2, u32::MAX].map(NodeId);
+    for (source, destination) in nodes.into_iter().flat_map(|source| nodes.map(|to| (source, to))) {
+        for kind in [Kind::Guaranteed, Kind::BestEffort] {
+            let known = second_of_three();
+            let path = PathId { node: source, ..known.path };
+            let header = match kind {
+                Kind::Guaranteed => Header { path, ..known },
+                Kind::BestEffort => Header {
+                    kind,
+                    path,
+                    destination,
+                    demoted: false,
+                    clock_error: ClockError::UNKNOWN,
+                    ..known
+                },
+            };
+            let fits = source != NodeId(0) && (kind == Kind::Guaranteed || destination != NodeId(0));
+            let expected = if fits { Ok(header) } else { Err(Malformed::Nodes.into()) };
+            let parsed = Header::parse(&packet(&header)).map(|(header, _)| header);
+            assert_eq!(parsed, expected, "{kind:?} {source:?} {destination:?}");
+        }
+    }
+}
+
 #[test]
 fn contradicting_lengths_are_refused() {
     let lengths: [(&str, Change); 9] = [

@@ -171,4 +171,51 @@ mod tests {
             [host(3, Degraded::NoRealTime), host(1, Degraded::NoRealTime), host(3, Degraded::Broken)];
         assert_eq!(hosts_of(&degraded), [NodeId(3), NodeId(1)]);
     }
+
+    /// Every reason of every host is listed once, in the order of the route, whatever stages it has in common
+    /// with others.
+    #[test]
+    fn each_reason_of_each_host_is_listed_once() {
+        let stage = |node, degraded| StageGrant {
+            node: NodeId(node),
+            kind: StageKind::Link,
+            offered: Nanos(1),
+            bound: Nanos(1),
+            propagation_max: Nanos::ZERO,
+            cost: Nanos(1),
+            made_of: Explanation::default(),
+            cold_start: Nanos::ZERO,
+            cost_parts: CostParts::default(),
+            costs_from: CostSource::default(),
+            utilisation: Ppm(0),
+            buffer_bytes: 0,
+            degraded,
+        };
+        let (slow, broken) = (Some(Degraded::NoRealTime), Some(Degraded::Broken));
+        let stages =
+            [(3, slow), (3, slow), (1, None), (1, broken), (2, slow), (3, broken), (2, slow), (4, None)];
+        let stages = stages.map(|(node, why)| stage(node, why)).to_vec();
+        let listed: Vec<_> = degraded(&stages).iter().map(|host| (host.node.0, host.why)).collect();
+        let expected = [
+            (3, Degraded::NoRealTime),
+            (1, Degraded::Broken),
+            (2, Degraded::NoRealTime),
+            (3, Degraded::Broken),
+        ];
+        assert_eq!(listed, expected);
+        let name =
+            |node, name| HostName { node: NodeId(node), name: crate::ids::Name::new(name).expect("a name") };
+        let grant = Grant {
+            deadline: Nanos(1),
+            jitter_allowance: Nanos::ZERO,
+            bound_possible: Nanos(1),
+            stages,
+            route: [3, 1, 2, 4].map(NodeId).to_vec(),
+            hosts: [name(3, "c"), name(1, "a"), name(2, "b")].to_vec(),
+            outbox_messages: 1,
+        };
+        assert_eq!(grant.degraded_by(), ["c", "a", "b"]);
+        let lines = expected.map(|(node, why)| format!("{}: {why}", ["", "a", "b", "c"][node as usize]));
+        assert_eq!(grant.degraded_why(), lines);
+    }
 }

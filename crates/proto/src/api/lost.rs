@@ -116,3 +116,32 @@ impl DroppedPackets {
         most.filter(|(_, packets)| *packets > 0).map(|(why, _)| why)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sum of all reasons, and the reason with the largest part of it; no reason without a packet.
+    #[test]
+    fn dropped_packets_are_counted_and_have_a_main_reason() {
+        let of = |counts: [u64; 5]| DroppedPackets {
+            no_buffer: counts[0],
+            no_slot: counts[1],
+            demoted: counts[2],
+            expired: counts[3],
+            receiver_full: counts[4],
+        };
+        let reasons =
+            [LostWhy::NoBuffer, LostWhy::NoSlot, LostWhy::Demoted, LostWhy::Expired, LostWhy::ReceiverFull];
+        assert_eq!((of([0; 5]).all(), of([0; 5]).mostly()), (0, None));
+        assert_eq!(of([u64::MAX, 1, 0, 0, 0]).all(), u64::MAX);
+        for (index, reason) in reasons.into_iter().enumerate() {
+            for most in [1, 2, 9] {
+                let mut counts = [most - 1; 5];
+                counts[index] = most;
+                assert_eq!(of(counts).all(), 5 * (most - 1) + 1, "{counts:?}");
+                assert_eq!(of(counts).mostly(), Some(reason), "{counts:?}");
+            }
+        }
+    }
+}

@@ -349,3 +349,52 @@ pub struct NodeStatus {
     /// This host's time.
     pub now: Instant,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counters that all differ, in multiples of `times`.
+    const fn counters(times: u64) -> ChannelCounters {
+        ChannelCounters {
+            messages_in: times,
+            messages_out: 2 * times,
+            bytes_out: 3 * times,
+            delayed: 4 * times,
+            dropped: 5 * times,
+            demoted: 6 * times,
+            misses: 7 * times,
+            perhaps_late: 8 * times,
+            unmeasured: 9 * times,
+            late_arrivals: 10 * times,
+            lost: 11 * times,
+            incomplete: 12 * times,
+            overruns: 13 * times,
+            overflows: 14 * times,
+            demoted_dropped: 15 * times,
+            packets_in: 16 * times,
+            packets_out: 17 * times,
+            expired: 18 * times,
+            latency_max: Nanos(19 * times),
+            occupancy_max: 20 * times as u32,
+        }
+    }
+
+    /// Each count is the sum of both, each maximum the larger one.
+    #[test]
+    fn counters_of_channels_add_up() {
+        for (one, other) in [(3, 5), (5, 3), (0, 4), (4, 0)] {
+            let mut sum = counters(one);
+            sum.add(&counters(other));
+            let largest = counters(one.max(other));
+            let (latency_max, occupancy_max) = (largest.latency_max, largest.occupancy_max);
+            assert_eq!(sum, ChannelCounters { latency_max, occupancy_max, ..counters(one + other) });
+        }
+        let mut most = ChannelCounters { lost: u64::MAX, ..counters(1) };
+        most.add(&counters(1));
+        assert_eq!(
+            most,
+            ChannelCounters { lost: u64::MAX, latency_max: Nanos(19), occupancy_max: 20, ..counters(2) }
+        );
+    }
+}

@@ -86,3 +86,42 @@ pub enum Port {
     /// RTCOP and HELLO.
     Signalling,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the unit's packets cost, and what its application declares; signalling is interference without a
+    /// bound.
+    #[test]
+    fn a_unit_declares_its_packets_and_its_application() {
+        let costs = CpuCosts::default();
+        let work = |kind, application| Work {
+            handler: HandlerId(1),
+            kind,
+            packets: 3,
+            bytes: 4_000,
+            message_edge: true,
+            application: Nanos(application),
+        };
+        for kind in [WorkKind::Send, WorkKind::Forward, WorkKind::Receive, WorkKind::BestEffort] {
+            let packets = costs.of_unit(kind, 3, 4_000, true);
+            for application in [0, 1, 70_000] {
+                assert_eq!(work(kind, application).declared_cost(&costs), packets + Nanos(application));
+            }
+        }
+        assert_eq!(work(WorkKind::Signalling, 0).declared_cost(&costs), Nanos::MAX);
+    }
+
+    /// A packet that is written already stays as it is; one that passes through is copied.
+    #[test]
+    fn a_frame_is_copied_and_what_is_written_stays() {
+        let mut out = [9; 8];
+        assert_eq!(PacketOut::<[u8; 3]>::Written(5).copy_to(&mut out), 5);
+        let handler = RtuId(1);
+        assert_eq!(PacketOut::<[u8; 3]>::Raw { handler, tag: 7, len: 6 }.copy_to(&mut out), 6);
+        assert_eq!(out, [9; 8]);
+        assert_eq!(PacketOut::Frame([1, 2, 3]).copy_to(&mut out), 3);
+        assert_eq!(out, [1, 2, 3, 9, 9, 9, 9, 9]);
+    }
+}

@@ -272,7 +272,7 @@ impl<S: MessageWrite> Reassembly<S> {
             self.run_messages = 0;
             return;
         }
-        if self.run_messages > 0 && number == self.run_end {
+        if number == self.run_end {
             self.run_messages += 1;
         } else if self.run_messages == 0 || number + 1 != self.run_end {
             self.run_messages = 1;

@@ -116,7 +116,7 @@ impl Window {
             let next = (first / 64 + 1).saturating_mul(64).min(end);
             let (word, bit) = self.place(first);
             // Bits from `first` on, without those from `next` on where that lies in the same word.
-            let above = if next.is_multiple_of(64) || next == u64::MAX { 0 } else { u64::MAX << (next % 64) };
+            let above = if next.is_multiple_of(64) { 0 } else { u64::MAX << (next % 64) };
             self.bits.words_mut()[word] &= !(bit.wrapping_neg() & !above);
             first = next;
         }
@@ -173,6 +173,27 @@ mod tests {
             assert!(!window.is_behind(0) && window.is_marked(0) && window.end() == span);
             window.close(span);
             assert!(window.is_behind(0) && !window.is_marked(0) && window.is_closed(0));
+        }
+    }
+
+    /// The same at the end of all numbers: the last bit of the last word is still that of a number a window
+    /// before.
+    #[test]
+    fn it_stores_the_last_numbers_as_all_others() {
+        for span in [64, 128] {
+            for back in 0..=span + 2 {
+                let mut window = Window::new(span as u32);
+                let first = u64::MAX - 1 - back;
+                window.close(first);
+                window.close(u64::MAX - 1);
+                assert_eq!((window.end(), window.is_marked(first)), (u64::MAX, back < span), "{span} {back}");
+                assert_eq!(window.is_behind(first), back >= span, "{span} {back}");
+                for number in u64::MAX - span..u64::MAX {
+                    let closed = number == first || number == u64::MAX - 1;
+                    assert_eq!(window.is_closed(number), closed, "{span} {back}: {number}");
+                }
+                assert!(window.is_closed(u64::MAX) && !window.is_marked(u64::MAX));
+            }
         }
     }
 

@@ -251,7 +251,7 @@ impl Channels {
             half_open.filter(|channel| channel.local.link_in == Some(link))
         };
         let uses = self.iter().flat_map(Channel::links).filter(|used| *used == link).count();
-        let [places, _] = self.half_open_by(link).map_or([0, 0], Places::accounts);
+        let places = self.half_open_by(link).map_or(0, |places| places.accounts()[0]);
         let sources = begun().filter(|channel| channel.source().is_some()).count();
         [
             ("half-open channels", [self.half_open(link), begun().count()]),

@@ -231,6 +231,8 @@ impl ClockFilter {
 
 #[cfg(test)]
 mod tests {
+    mod exact;
+
     use super::super::random::SplitMix64;
     use super::*;
 

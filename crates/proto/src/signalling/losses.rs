@@ -167,6 +167,33 @@ mod tests {
         assert_eq!(most(&[(1, OUT), (4, [9, 0, 0, 0])]), Some((1, Some(2), 1, None)), "a single one");
     }
 
+    /// A loss is reported from the first message on that the sink has not delivered, and no more of them than
+    /// are missing.
+    #[test]
+    fn a_loss_is_reported_from_the_first_missing_message_on() {
+        let path = PathId { node: NODES[0], ..PathId::default() };
+        let passed = |packets_in, packets_out, messages_out| Passed {
+            packets_in,
+            packets_out,
+            messages_out,
+            ..Passed::default()
+        };
+        // Ten messages of three packets each; those of the last one or two are missing behind the first host.
+        for (delivered, lost) in [(10, None), (9, Some(1)), (8, Some(2)), (0, Some(3)), (11, None)] {
+            let mut losses = Losses::default();
+            losses.begin(path, NODES[0], passed(0, 30, 10));
+            assert!(losses.note(path, (NODES[1], passed(27, 27, 9))));
+            assert!(!losses.note(path, (NODES[1], passed(1, 1, 1))), "it has said so");
+            let receipt = Receipt { delivered, passed: passed(27, 0, 9), ..Receipt::default() };
+            let lost_at = losses.end(path, &NODES, Some(&receipt));
+            let place = lost_at.map(|at| (at.stage, at.messages));
+            let stage = StageName { node: NODES[0], towards: Some(NODES[1]) };
+            assert_eq!(place, lost.map(|messages| (stage, messages)), "{delivered}");
+            assert_eq!(losses.end(path, &NODES, Some(&receipt)), None, "it is over");
+            assert!(!losses.note(path, (NODES[2], passed(1, 1, 1))));
+        }
+    }
+
     #[test]
     fn drops_of_a_host_count_there_and_not_on_the_link_before() {
         use LostWhy::{NoBuffer, NoSlot};

@@ -266,6 +266,43 @@ mod tests {
         assert!(!route(&(1..40).collect::<Vec<_>>(), 1).leads(Some(NodeId(1)), NodeId(2)), "too long");
     }
 
+    /// At each position of a route: the nodes around it, and how many there are before and behind.
+    #[test]
+    fn a_route_is_counted_from_each_of_its_nodes() {
+        let nodes = [5, 3, 9, 1];
+        for here in 0..nodes.len() {
+            let way = route(&nodes, here as u8);
+            let at = |index: usize| nodes.get(index).map(|node| NodeId(*node));
+            let before = here.checked_sub(1).and_then(at);
+            assert_eq!((way.before(), way.here(), way.next()), (before, at(here), at(here + 1)));
+            assert_eq!((way.first(), way.last()), (at(0), at(3)));
+            // With this node there are as many as the route has.
+            assert_eq!((way.nodes_done(), way.nodes_left()), (here as u64 + 1, 3 - here as u64));
+            assert_eq!(way.advanced(), route(&nodes, here as u8 + 1));
+            for (from, leads) in [(before, true), (None, true), (Some(NodeId(77)), false)] {
+                assert_eq!(way.leads(from, NodeId(nodes[here])), leads, "{here} from {from:?}");
+            }
+        }
+        let longest: Vec<_> = (1..=ROUTE_NODES_MAX as u32 + 1).collect();
+        for (nodes, leads) in [(1, false), (2, true), (ROUTE_NODES_MAX, true), (ROUTE_NODES_MAX + 1, false)] {
+            assert_eq!(route(&longest[..nodes], 0).leads(None, NodeId(1)), leads, "{nodes} nodes");
+        }
+    }
+
+    /// The owner of a stage reports to both sides, the host at the end of a link only beyond it.
+    #[test]
+    fn reports_leave_by_the_links_of_their_witness() {
+        let links = |witness: Witness, link_in: Option<u16>, link_out: Option<u16>| -> Vec<u16> {
+            witness.links(link_in.map(LinkId), link_out.map(LinkId)).map(|link| link.0).collect()
+        };
+        for link_out in [None, Some(4)] {
+            let onward: Vec<_> = link_out.into_iter().collect();
+            assert_eq!(links(Witness::Owner, None, link_out), onward);
+            assert_eq!(links(Witness::Owner, Some(3), link_out), [&[3], &*onward].concat());
+            assert_eq!(links(Witness::Receiver, Some(3), link_out), onward);
+        }
+    }
+
     #[test]
     fn the_way_back_reaches_the_node_before() {
         let back = route(&[1, 2, 3, 4], 2).back();

@@ -20,6 +20,8 @@ const BACK_OFF_SHIFT_MAX: u32 = 5;
 /// Bytes of a message's length before it.
 const LENGTH_BYTES: usize = 2;
 
+const _: () = assert!(WINDOW_SEGMENTS <= u32::BITS as usize, "a bit of `Received` for each");
+
 /// No room: the neighbour has acknowledged nothing for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
@@ -153,7 +155,8 @@ impl SendStream {
     /// retransmitted `retransmits_max` times already.
     pub fn handle_timeout(&mut self, now: Instant, retransmits_max: u32) -> Option<Instant> {
         let mut unheard = None;
-        for (_, segment) in self.in_window().filter(|(_, s)| s.sent > 0 && !s.acknowledged) {
+        // A segment that was never sent is due anyway.
+        for (_, segment) in self.in_window().filter(|(_, s)| !s.acknowledged) {
             segment.due |= segment.again_at <= now;
             if segment.due && segment.sent > retransmits_max {
                 unheard = unheard.max(Some(segment.first_at));
@@ -163,7 +166,7 @@ impl SendStream {
     }
     /// Time at which a segment must be sent again; `None` if none must.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let waiting = |s: &&Segment| s.sent > 0 && !s.acknowledged && !s.due;
+        let waiting = |s: &&Segment| !s.acknowledged && !s.due;
         self.segments.iter().take(WINDOW_SEGMENTS).filter(waiting).map(|s| s.again_at).min()
     }
 }
@@ -183,7 +186,8 @@ pub struct ProtocolViolation;
 
 impl ReceiveStream {
     pub fn received(&self) -> Received {
-        let bit = |number: &u64| number.checked_sub(self.next + 1).filter(|i| *i < 32).map_or(0, |i| 1 << i);
+        // What is early is behind `next`, and within the window.
+        let bit = |number: &u64| 1 << (number - self.next - 1);
         Received { next: self.next, later: self.early.keys().map(bit).fold(0, |bits, bit: u32| bits | bit) }
     }
     /// Takes a segment; one that was received already, or is too far ahead, has no effect.
@@ -213,6 +217,8 @@ impl ReceiveStream {
 
 #[cfg(test)]
 mod tests {
+    mod model;
+
     use super::super::random::SplitMix64;
     use super::*;
     use crate::limits::{SIGNAL_AHEAD_SEGMENTS, SIGNAL_SEGMENT_BYTES_MIN};

@@ -199,6 +199,22 @@ mod tests {
         assert!(known.stages().is_empty() && known.poll_timeout(HERE, LEASE).is_none());
     }
 
+    /// A host numbers its reports from 1 on, whatever stages they are about: a later one is newer everywhere.
+    #[test]
+    fn own_reports_are_numbered_one_after_the_other() {
+        let (mut own, mut elsewhere) = (Breaches::default(), Breaches::default());
+        let slow = report(Witness::Owner, 1, Some(Cause::SlowProcessor)).breach;
+        for (number, stage) in (1..10).zip([1, 1, 2, 1, 3, 3, 2, 2, 1]) {
+            let stage = StageName { node: HERE, towards: Some(NodeId(stage)) };
+            let breach = slow.filter(|_| number % 2 == 0);
+            let sent = own.next_report(stage, Witness::Owner, breach, Epoch(4), at(number));
+            let expected = StageReport { stage, witness: Witness::Owner, epoch: Epoch(4), number, breach };
+            assert_eq!((sent, own.of(&stage)), (expected, breach));
+            assert!(elsewhere.take(sent, at(number)) && elsewhere.of(&stage) == breach, "{number}");
+            assert!(!elsewhere.take(sent, at(number)), "{number}: it comes again");
+        }
+    }
+
     /// A new epoch restarts the numbers: its first report is newer than any of the previous epoch.
     #[test]
     fn a_host_that_began_anew_counts_anew() {

@@ -284,6 +284,73 @@ mod tests {
         }
     }
 
+    /// A count by users or by hosts that is wrong shows in the account.
+    #[test]
+    fn a_wrong_count_shows_in_the_account() {
+        let full = || {
+            let mut counts = Counts::default();
+            (0..3).for_each(|user| counts.add(source(1, user)));
+            counts
+        };
+        assert_eq!(full().accounts(3), [3, 3]);
+        let mut users = full();
+        users.users.remove(source(1, 2));
+        let mut nodes = full();
+        nodes.nodes.add(NodeId(7));
+        let all = Counts { all: 9, ..full() };
+        for (counts, wrong) in [(users, 2), (nodes, 4), (all, 9)] {
+            assert_eq!(counts.accounts(3), [wrong, 3]);
+        }
+        assert_eq!(full().accounts(2), [3, 2]);
+    }
+
+    /// The last item of a source gives way, whatever its number: also the smallest and the largest that there
+    /// are.
+    #[test]
+    fn the_last_item_gives_way_whatever_its_number() {
+        for number in [0, 1, u64::MAX] {
+            let mut places = Places::default();
+            places.add(source(1, 1), number);
+            assert_eq!(places.make_room(source(2, 1), 2), Ok(None), "{number}: there is room");
+            assert_eq!(places.make_room(source(2, 1), 1), Err(Crowded), "{number}: nobody has more");
+            places.add(source(1, 1), 7);
+            assert_eq!(places.make_room(source(2, 1), 2), Ok(Some(number.max(7))), "{number}");
+            places.remove(source(1, 1), 7);
+            places.add(source(1, 2), 3);
+            let holder_of_most = places.make_room(source(2, 1), 2);
+            assert_eq!(holder_of_most, Ok(Some(3)), "{number}: of equal users the last one");
+            let mut places = Places::default();
+            places.add(source(1, 1), 5);
+            places.add(source(1, 2), number);
+            assert_eq!(places.make_room(source(2, 1), 2), Ok(Some(number)), "it is the only one of its user");
+        }
+    }
+
+    /// By brute force over small tables: the source that has most of the heaviest host gives way, if that
+    /// host has at least two more than the host that needs a place; otherwise the user with the most of that
+    /// host, if it has at least two more.
+    #[test]
+    fn who_gives_way_is_decided_by_hosts_and_then_by_users() {
+        // What the users 0 and 1 of the hosts 1 and 2 have.
+        for has in (0..4_u32.pow(4)).map(|n| [n & 3, n >> 2 & 3, n >> 4 & 3, n >> 6].map(|n| n as usize)) {
+            let mut counts = Counts::default();
+            for (index, has) in has.into_iter().enumerate() {
+                (0..has).for_each(|_| counts.add(source(1 + index as u32 / 2, index as u32 % 2)));
+            }
+            for own in 0..4 {
+                let (mine, other) = (own / 2 * 2, 2 - own / 2 * 2);
+                let of_host = |first: usize| has[first] + has[first + 1];
+                let from = if of_host(mine) + 1 < of_host(other) { other } else { mine };
+                let most = has[from].max(has[from + 1]);
+                let gives = from == other || has[own] + 1 < most;
+                let holder = counts.largest_holder(source(1 + own as u32 / 2, own as u32 % 2));
+                let had = holder.map(|holder| (holder.node.0 as usize, counts.of_user(holder)));
+                let expected = (gives && most > 0).then_some((1 + from / 2, most));
+                assert_eq!(had, expected, "{has:?}: for {own}");
+            }
+        }
+    }
+
     /// Takes one of `most` places for `source`. If none is free, it takes one from the source that has the
     /// most.
     fn take(counts: &mut Counts, most: usize, source: Source) -> bool {

@@ -2,7 +2,12 @@
 //! domain can make: messages that authenticate and are wrong. (The tests of conversations, losses and times
 //! are in `tests/signalling`.)
 
+mod answers;
+mod counts;
 mod lies;
+mod limits;
+mod order;
+mod times;
 mod waits;
 
 use alloc::collections::VecDeque;
@@ -27,6 +32,10 @@ enum Taking {
     More,
     /// One stage is missing in the reply.
     Fewer,
+    /// None is offered.
+    Nothing,
+    /// They are not made final.
+    Refused,
 }
 
 /// A host's stages: every request is held, at fixed bounds.
@@ -36,6 +45,8 @@ struct Stages {
     taking: Taking,
     /// Its decision takes until this is cleared.
     thinks: bool,
+    /// The kernel has a part of the link that a new channel needs.
+    is_shared: bool,
     held: BTreeMap<ChannelId, bool>,
     answers: VecDeque<Answer>,
 }
@@ -62,6 +73,9 @@ impl Stages {
             Role::Forwarder => StageKind::ForwardCpu,
             Role::Sink => StageKind::SinkCpu,
         };
+        if self.taking == Taking::Nothing {
+            return Vec::new();
+        }
         let link = local.link_out.map(|_| stage(StageKind::Link, MILLI));
         core::iter::once(stage(cpu, MILLI / 10)).chain(link).collect()
     }
@@ -70,7 +84,7 @@ impl Stages {
         let mut stages = self.offer(local);
         stages.iter_mut().zip(&terms.bounds).for_each(|(stage, most)| stage.bound = *most);
         match self.taking {
-            Taking::Share => {}
+            Taking::Share | Taking::Nothing | Taking::Refused => {}
             Taking::More => stages[0].bound += Nanos(1),
             Taking::Fewer => drop(stages.pop()),
         }
@@ -89,7 +103,11 @@ impl Resources for Stages {
         self.answers.push_back(Answer::Final(local.channel));
     }
     fn try_final(&mut self, local: &Arc<LocalChannel>, terms: &CommitTerms, _: Nanos) {
-        self.answers.push_back(Answer::Tried(local.channel, Ok(self.taken(local, terms))));
+        let taken = match self.taking {
+            Taking::Refused => Err(RefuseCause::Exhausted),
+            _ => Ok(self.taken(local, terms)),
+        };
+        self.answers.push_back(Answer::Tried(local.channel, taken));
     }
     fn poll_answer(&mut self) -> Option<Answer> {
         if self.thinks { None } else { self.answers.pop_front() }
@@ -103,7 +121,7 @@ impl Resources for Stages {
         Ok(self.taken(local, terms))
     }
     fn fits(&self, _: &LocalChannel) -> bool {
-        true
+        !self.is_shared
     }
     fn receipt(&self, _: ChannelId) -> Receipt {
         Receipt::default()
@@ -129,6 +147,8 @@ struct Host {
     consents: bool,
     /// Whether all its messages are lost.
     is_mute: bool,
+    /// Whether its application reads its events.
+    reads: bool,
     events: Vec<Event>,
 }
 
@@ -181,7 +201,7 @@ impl Row {
             let mut signalling = Signalling::new(&config, index as u64, now);
             signalling.listen(name("in"), Nanos::ZERO).expect("free");
             let stages = Stages { node: config.id, ..Stages::default() };
-            Host { signalling, stages, consents: true, is_mute: false, events: Vec::new() }
+            Host { signalling, stages, consents: true, is_mute: false, reads: true, events: Vec::new() }
         };
         let mut row = Self { now, hosts: (0..count).map(host).collect() };
         row.run(3_000);
@@ -213,8 +233,8 @@ impl Row {
     /// Delivers a host's messages, and acts for its application.
     fn deliver(&mut self, index: usize) -> bool {
         let (now, mut any, mut out) = (self.now, false, [0; 1_400]);
-        let Host { signalling, stages, consents, events, .. } = &mut self.hosts[index];
-        while let Some(event) = signalling.poll_event() {
+        let Host { signalling, stages, consents, reads, events, .. } = &mut self.hosts[index];
+        while let Some(event) = reads.then(|| signalling.poll_event()).flatten() {
             if let Event::Incoming(incoming) = &event
                 && *consents
             {

@@ -444,6 +444,54 @@ fn the_parts_of_a_miss_ratio_add_up_to_what_the_contract_allows() {
     }
 }
 
+/// Messages of a soft channel arrive at a stage as much earlier or later than they were sent as the hosts
+/// before may err, and as their clocks may drift apart within the deadline.
+#[test]
+fn a_soft_channel_counts_with_the_arrival_error_of_each_host() {
+    let miss_ratio = Ppb::new(10_000_000).expect("above 0");
+    let mean_rate = Rate::per_second(10).expect("a rate");
+    let mean_over = Nanos::from_secs(1);
+    let statistical = Some(Statistical { mean_rate, mean_over, miss_ratio });
+    let mut network = Network::line(1, 4, |_, _| {});
+    let request = network.request(3, 100);
+    let request = OpenRequest { contract: Contract { statistical, ..request.contract }, ..request };
+    network.at(0, |s, now, stages| s.open(request, now, stages)).expect("can be tried");
+    assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+    // rho, twice the tolerance of 100 ppm, of 100 ms.
+    let drift = Nanos::from_micros(20);
+    let mut before = None;
+    for host in &network.hosts {
+        let (local, terms, _) = host.stages.committed.last().expect("one");
+        let soft = local.soft.as_ref().expect("soft");
+        assert_eq!((soft.jitter, soft.mean_over), {
+            let jitter = terms.arrival_error_fixed + drift;
+            (jitter, mean_over + jitter)
+        });
+        assert_eq!(soft.mean_period, mean_rate.policed_interval());
+        assert!(before.is_none_or(|before| before < soft.jitter), "each link adds to it");
+        before = Some(soft.jitter);
+    }
+}
+
+/// rho is twice the tolerance of the worst clock on the route, as each host knows it when its stages become
+/// final; hosts with exact clocks have none.
+#[test]
+fn the_worst_clock_of_the_route_counts() {
+    for tolerances in [[0, 0, 0], [7, 0, 0], [0, 7, 0], [0, 0, 7], [5, 1, 3]] {
+        let mut network =
+            Network::line(1, 3, |index, config| config.clock_tolerance = Ppm(tolerances[index]));
+        network.open(0, 2, 100);
+        assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+        let worst = Ppm(2 * tolerances.into_iter().max().expect("three"));
+        let drifts = network.hosts.iter().map(|host| host.stages.committed.last().expect("one").1.drift);
+        assert!(
+            drifts.clone().all(|drift| drift == worst),
+            "{tolerances:?}: {:?}",
+            drifts.collect::<Vec<_>>()
+        );
+    }
+}
+
 #[test]
 fn unlistening_keeps_what_is_open_and_refuses_what_waits() {
     let mut network = Network::line(1, 2, |_, _| {});

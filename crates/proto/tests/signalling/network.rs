@@ -59,8 +59,9 @@ pub struct Stages {
     pub sent: Tally,
     /// Channels that are closing here, and what will come of them.
     pub awaited: Vec<(ChannelId, Tally)>,
-    /// Probes that were tested on their way back.
+    /// Probes that were tested on their way back, and the terms of the last one.
     pub tests: u32,
+    pub tested: Option<CommitTerms>,
     /// Replies in the order of the requests; this many of them are given now, or all at once.
     answers: VecDeque<Answer>,
     ready: Option<usize>,
@@ -166,6 +167,7 @@ impl Resources for Stages {
     fn try_final(&mut self, local: &Arc<LocalChannel>, terms: &CommitTerms, limit: Nanos) {
         assert!(!self.held.contains_key(&local.channel), "nothing is held of a probe: {local:?}");
         self.tests += 1;
+        self.tested = Some(terms.clone());
         let stages = match self.refuse_commit {
             true => Err(RefuseCause::Buffers(RefusalReason::Buffers { wanted_bytes: 2, free_bytes: 1 })),
             false => self.stages(local, limit).map(|stages| self.finished(stages, terms)),

@@ -1,7 +1,7 @@
 //! The offer of a refusal holds: a request with exactly the offered contract is granted.
 
 use punctual_analysis::Nanos;
-use punctual_proto::api::{ChannelRefusal, DegradedHost, Event, RefuseCause};
+use punctual_proto::api::{ChannelRefusal, DegradedHost, Event, OpenRequest, RefuseCause};
 use punctual_proto::config::Degraded;
 use punctual_proto::ids::NodeId;
 
@@ -197,4 +197,24 @@ fn what_this_host_cannot_give_itself_is_not_offered() {
     let refusal = refused(&network).expect("refused");
     assert_eq!((refusal.node, refusal.offer), (NodeId(3), None), "the hop that refused first is named");
     assert!(network.nothing_held() && network.states(0).is_empty());
+}
+
+/// Each host tests a probe on the terms on which the same channel becomes final: its bounds, the time that is
+/// left, the smallest bounds before it, the error of arrivals.
+#[test]
+fn a_probe_is_tested_on_the_terms_of_its_channel() {
+    for count in 2..=5 {
+        let mut network = Network::line(1, count, |_, _| {});
+        network.run(2 * SECOND);
+        let request = OpenRequest { probe: true, ..network.request(count - 1, 100) };
+        network.at(0, |s, now, stages| s.open(request, now, stages)).expect("can be tried");
+        network.run(2 * SECOND);
+        let tested: Vec<_> = network.hosts.iter().map(|host| host.stages.tested.clone()).collect();
+        network.open(0, count - 1, 100);
+        assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+        for (host, tested) in network.hosts.iter().zip(tested) {
+            let (_, terms, _) = host.stages.committed.last().expect("one");
+            assert_eq!(tested.as_ref(), Some(terms), "{count} hosts: {:?}", host.config.id);
+        }
+    }
 }

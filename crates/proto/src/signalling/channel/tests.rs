@@ -121,6 +121,29 @@ fn counts_are_those_of_the_channels_that_are_there() {
     }
 }
 
+/// Channels that wait for a listener are found by it, from the first handle that there is, in the order of
+/// handles.
+#[test]
+fn channels_that_wait_for_a_listener_are_found_by_it() {
+    let mut channels = Channels::default();
+    accounts_hold(&channels);
+    for (number, listener) in [(9, 2), (1, 2), (4, 1), (3, 2), (2, 3), (5, 1)] {
+        let mut waits = channel(number, Role::Sink, State::Asking, 0);
+        waits.setup_mut().listener = Some(ListenerId(listener));
+        channels.insert(waits);
+    }
+    channels.insert(channel(6, Role::Sink, State::Asking, 0));
+    let waiting = |channels: &Channels, listener| -> Vec<u64> {
+        channels.asking(ListenerId(listener)).map(|id| id.0).collect()
+    };
+    assert_eq!([0, 1, 2, 3, 4].map(|of| waiting(&channels, of)), [&[][..], &[4, 5], &[1, 3, 9], &[2], &[]]);
+    for (id, left) in [(1, &[3, 9][..]), (9, &[3]), (3, &[])] {
+        channels.change(ChannelId(id), |channel| channel.state = State::Accepted);
+        assert_eq!((waiting(&channels, 2), waiting(&channels, 1).len()), (left.to_vec(), 2));
+        accounts_hold(&channels);
+    }
+}
+
 /// A channel is half open if it came over a link and is not open yet. Their number per neighbour is limited.
 #[test]
 fn half_open_is_what_came_in_and_is_not_open_yet() {

@@ -14,6 +14,8 @@ use super::*;
 use crate::api::{ChannelRefusal, CloseReason, Receipt, RefuseCause, UserId};
 use crate::ids::{Address, ChannelNumber, Cookie, Epoch, Name, NodeId};
 
+mod order;
+
 const NODE: NodeId = NodeId(1);
 const EPOCH: Epoch = Epoch(7);
 

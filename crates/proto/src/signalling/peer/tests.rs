@@ -230,6 +230,40 @@ fn what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it() {
     assert!(peer.broken);
 }
 
+/// Exactly as much as may wait gives nobody up; a byte more does.
+#[test]
+fn what_may_wait_is_counted_to_the_byte() {
+    let config = config(1);
+    let bytes_of = |channels: usize| {
+        let channels = alloc::vec![ChannelNumber(1); channels];
+        Message::Refresh { node: NodeId(1), epoch: Epoch(1), channels }
+    };
+    let beside = bytes_of(1_000).encode().expect("short").len() - 1_000;
+    for (more, broken) in [(0, false), (1, true)] {
+        let mut peer = Peer::new(&config, &config.links[0], 7, Instant(1));
+        loop {
+            let left = SIGNAL_WAITING_BYTES_MAX + more - peer.outbox().bytes();
+            // The first messages go to the stream.
+            if left <= 7_000 {
+                peer.queue_message(&bytes_of(left - beside));
+                break;
+            }
+            peer.queue_message(&bytes_of(4_000));
+        }
+        assert_eq!((peer.outbox().bytes(), peer.broken), (SIGNAL_WAITING_BYTES_MAX + more, broken));
+    }
+    for (bytes, room) in
+        [(0, true), (SIGNAL_WAITING_BYTES_MAX / 2 - 1, true), (SIGNAL_WAITING_BYTES_MAX / 2, false)]
+    {
+        let mut peer = Peer::new(&config, &config.links[0], 7, Instant(1));
+        while peer.outbox().bytes() < bytes {
+            let left = bytes - peer.outbox().bytes();
+            peer.queue_message(&bytes_of(if left <= 7_000 { left - beside } else { 4_000 }));
+        }
+        assert_eq!((peer.outbox().bytes(), peer.has_room()), (bytes, room));
+    }
+}
+
 /// A peer is quiet if it has no message that the neighbour would receive. Messages that wait for their place,
 /// and unacknowledged ones, count while the neighbour is up.
 #[test]
@@ -306,6 +340,7 @@ fn a_silent_neighbour_takes_no_memory() {
 
 mod giving_up;
 mod leaving_behind;
+mod pace;
 
 /// A clock that is set, forwards or back: by the former offset every HELLO would be too late at one of the two ends. No
 /// HELLO counts as late while the offset is in doubt, and the new one is known soon.

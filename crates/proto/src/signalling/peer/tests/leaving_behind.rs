@@ -76,3 +76,89 @@ fn a_neighbour_that_starts_with_an_earlier_clock_can_be_late_at_once() {
         assert_eq!(two.ends[0].travel.watch.total().times, 1, "{ahead_before}");
     }
 }
+
+/// A host that starts again within a HELLO's interval, with another clock: nothing of its former clock
+/// counts, so its present one contradicts nothing.
+#[test]
+fn the_clock_of_a_former_life_contradicts_nothing() {
+    for (before, after) in [(3_600, 0), (0, 3_600)] {
+        let mut two = Two::new();
+        two.ahead[1] = Nanos::from_secs(before);
+        two.run(3_000);
+        two.ahead[1] = Nanos::from_secs(after);
+        let config = NodeConfig { epoch: Epoch(2), ..config(2) };
+        two.ends[1] = Peer::new(&config, &config.links[0], 7, two.clock(1));
+        two.run(3_000);
+        assert_eq!((two.alive(), two.ends[0].lives()), ([true; 2], 2));
+        let clock = two.ends[0].clock();
+        assert_eq!((clock.breaks(), clock.is_doubted()), (0, false), "{before} s, then {after} s");
+        let offset = clock.offset(two.now).expect("they talk");
+        let truth = two.clock(1).minus(two.clock(0));
+        assert!(offset.offset_ns.abs_diff(truth) <= offset.error.0, "{offset:?}");
+    }
+}
+
+/// Messages that wait for a neighbour which turns out to use another version are dropped: it cannot read
+/// them.
+#[test]
+fn messages_to_a_neighbour_of_another_version_are_dropped() {
+    let config = config(1);
+    let mut peer = Peer::new(&config, &config.links[0], 7, Instant(1));
+    (1..400).for_each(|number| peer.queue_message(&confirm(number)));
+    assert!(!peer.outbox.is_empty() && !peer.send.is_empty());
+    assert_eq!(peer.handle_foreign(9, Instant(2)), Some(Change::Lost { restarted: false }));
+    assert!(peer.outbox.is_empty() && peer.send.is_empty() && !peer.is_reachable());
+    assert_eq!((peer.foreign_version(), peer.last_received), (Some(9), Instant(2)));
+}
+
+/// A nonce proves once that a HELLO is fresh, and those before it no more: only later ones may still be
+/// echoed.
+#[test]
+fn a_nonce_is_echoed_once() {
+    let mut two = Two::met();
+    let sent = |number: u64| Instant(number);
+    for echoed in 0..4_u64 {
+        two.ends[0].hellos.nonces = (0..4).map(|number| (100 + number, sent(number))).collect();
+        let mut hello = |nonce| {
+            two.now = two.now + Nanos(MILLI);
+            let hello = Hello {
+                step: HelloStep::Third,
+                nonce: 1,
+                sent: two.now,
+                echo: Some(Echo { nonce, received: two.now }),
+                tolerance: Ppm(100),
+                departure: Nanos::ZERO,
+                travel_max: Nanos(7 + nonce),
+                received_bytes: 0,
+            };
+            let packet = two.ends[1].packet(Body::Hello(hello));
+            two.ends[1].after_packet();
+            two.ends[0].handle(&packet, two.now, two.now).expect("of the known life");
+            assert_eq!(two.ends[0].travel_max(), Nanos(7 + nonce), "as its last HELLO states it");
+            two.ends[0].hellos.nonces.iter().map(|(nonce, _)| *nonce).collect::<Vec<_>>()
+        };
+        let later: Vec<_> = (100 + echoed + 1..104).collect();
+        assert_eq!(hello(100 + echoed), later);
+        assert_eq!(hello(100 + echoed), later, "again, it is no echo");
+    }
+}
+
+/// The time for which requests wait begins when the neighbour is met, each time anew.
+#[test]
+fn the_wait_of_requests_begins_when_the_neighbour_is_met() {
+    let mut two = Two::new();
+    two.deaf = [true; 2];
+    two.run(4_000);
+    two.deaf = [false; 2];
+    while !two.alive()[0] {
+        two.run(1);
+    }
+    assert_eq!(two.ends[0].met.at, two.now);
+    two.run(2_000);
+    let config = NodeConfig { epoch: Epoch(2), ..config(2) };
+    two.ends[1] = Peer::new(&config, &config.links[0], 7, two.now);
+    while two.ends[0].lives() == 1 {
+        two.run(1);
+    }
+    assert_eq!((two.ends[0].met.at, two.ends[0].lives()), (two.now, 2));
+}
