@@ -5,8 +5,8 @@
 use punctual_proto::api::{
     RtuClass, RtuCost, RtuId, RtuTerms, UPCALL_BYTES, UpcallDone, UpcallReport, UpcallRequest, Work,
 };
-use punctual_proto::config::Admission;
-use punctual_proto::{Instant, Nanos};
+use punctual_proto::config::{Admission, CpuConfig, Interference};
+use punctual_proto::{Instant, Nanos, Ppm};
 use punctual_rig::handlers::{Bench, cpu};
 use punctual_rig::{TestInbox, TestOutbox};
 
@@ -29,34 +29,38 @@ fn declared(given: u32, units: u32) -> Nanos {
 }
 
 /// The first call of a handler in this process.
-fn called(quantum: u32) -> (Bench, RtuId, Work) {
-    let mut bench = Bench::new(cpu(Admission::EDF));
-    let id = bench.register(terms(quantum)).expect("granted");
+fn called_on(cpu: CpuConfig, terms: RtuTerms) -> (Bench, RtuId, Work) {
+    let mut bench = Bench::new(cpu);
+    let id = bench.register(terms).expect("granted");
     bench.node.make_ready(id, NOW);
     let work = bench.node.begin_work(NOW).expect("it has work");
-    assert_eq!((bench.node.upcall(&work), work.packets, work.bytes), (Some(id), quantum, 0));
+    assert_eq!((bench.node.upcall(&work), work.packets, work.bytes), (Some(id), terms.quantum, 0));
     (bench, id, work)
 }
 
+fn called(quantum: u32) -> (Bench, RtuId, Work) {
+    called_on(cpu(Admission::EDF), terms(quantum))
+}
+
 /// Overruns of a handler after a first call that has taken `took` for `units` data units.
-fn overruns(quantum: u32, units: u32, took: Nanos) -> u64 {
-    let (mut bench, id, work) = called(quantum);
+fn overruns(cpu: CpuConfig, terms: RtuTerms, units: u32, took: Nanos) -> u64 {
+    let (mut bench, id, work) = called_on(cpu, terms);
     bench.node.finish_upcall(&work, UpcallDone { units, more: false, took }, NOW + took);
     bench.counters(id).overruns
 }
 
 /// The same for a handler whose program is another process.
-fn overruns_elsewhere(quantum: u32, units: u32, took: Nanos) -> u64 {
-    let mut node = Bench::new(cpu(Admission::EDF)).node;
+fn overruns_elsewhere(cpu: CpuConfig, terms: RtuTerms, units: u32, took: Nanos) -> u64 {
+    let mut node = Bench::new(cpu).node;
     let (calls, reports) = (TestInbox::new(4, UPCALL_BYTES), TestOutbox::new(4, 12));
     let rings = (calls.clone(), reports.clone());
-    let (channel, _) = node.register_upcall(terms(quantum), rings, true, NOW).expect("granted");
+    let (channel, _) = node.register_upcall(terms, rings, true, NOW).expect("granted");
     assert!(reports.send(&UpcallReport::Ready.to_bytes(), NOW));
     node.handle_ring(channel, NOW);
     let work = node.begin_work(NOW).expect("it has work");
     node.finish_work(work, NOW);
     let call = UpcallRequest::read(&calls.take_all()[0]).expect("a call");
-    assert_eq!(call.units, quantum);
+    assert_eq!(call.units, terms.quantum);
     let done = UpcallReport::Done { number: call.number, units, more: false };
     assert!(reports.send(&done.to_bytes(), NOW + took));
     node.handle_ring(channel, NOW + took);
@@ -66,13 +70,30 @@ fn overruns_elsewhere(quantum: u32, units: u32, took: Nanos) -> u64 {
 /// Beyond the declared time, a first call may take the burst of its processor: cold caches.
 #[test]
 fn a_call_overruns_when_it_exceeds_the_time_of_what_it_was_given() {
-    let burst = cpu(Admission::EDF).burst();
+    let config = cpu(Admission::EDF);
+    let burst = config.burst();
     for (quantum, units) in (1..=3).flat_map(|quantum| (0..=4).map(move |units| (quantum, units))) {
         let most = declared(quantum, units) + burst;
         for (took, count) in [(most, 0), (most + Nanos(1), 1)] {
-            let counted = [overruns, overruns_elsewhere].map(|of| of(quantum, units, took));
+            let counted =
+                [overruns, overruns_elsewhere].map(|of| of(config.clone(), terms(quantum), units, took));
             assert_eq!(counted, [count; 2], "{units} of {quantum} in {took}");
         }
+    }
+}
+
+/// Beside that, interference has its share of the call's own time.
+#[test]
+fn interference_has_its_share_of_a_call() {
+    let rho = Ppm(100_000);
+    let interference = Interference { sigma: Nanos::ZERO, rho };
+    let config = CpuConfig { interference, ..cpu(Admission::EDF) };
+    // 23 us are declared, and the burst is 40 us: nine tenths of a call of 70 us.
+    let terms = RtuTerms { cost: RtuCost { run: US(2), unit: US(21) }, ..terms(1) };
+    assert_eq!(config.burst(), US(40));
+    for (took, count) in [(US(70), 0), (US(70) + Nanos(10), 1)] {
+        let counted = [overruns, overruns_elsewhere].map(|of| of(config.clone(), terms, 1, took));
+        assert_eq!(counted, [count; 2], "{took}");
     }
 }
 

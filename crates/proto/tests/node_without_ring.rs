@@ -38,7 +38,7 @@ fn a_channel_without_a_ring_has_no_work_and_ends_when_it_is_closed() {
     assert_eq!(world.nodes[0].begin_work(now), None, "after a doorbell");
     world.nodes[0].close(channel, now).expect("it is open");
     assert_eq!(world.nodes[0].begin_work(now), None, "after its end");
-    world.run_for(Nanos::from_secs(1));
+    world.run_for(Nanos::from_millis(50));
     let closed = world.events[0].iter().find_map(|event| match event {
         Event::Closed { channel: of, reason, .. } if *of == channel => Some(*reason),
         _ => None,
