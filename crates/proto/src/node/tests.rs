@@ -118,6 +118,9 @@ fn no_flow_has_the_number_of_a_handler_that_sends() {
     let class = RtuClass::periodic(Nanos::from_millis(10), 1);
     let terms = RtuTerms { class, deadline: None, quantum: 1, cost };
     let sending = RtuSending { to: RtuTarget::Port(to()), packets: 1, payload_bytes: 100 };
+    // One that sends nothing has no number.
+    let silent = node.register_handler(terms, NOW).expect("can be granted");
+    assert!(matches!(node.poll_rtu(), Some(RtuEvent::Granted(id, _)) if id == silent));
     let handler = node.register_sender(terms, &sending, Nothing, NOW).expect("can be granted");
     assert!(matches!(node.poll_rtu(), Some(RtuEvent::Granted(id, _)) if id == handler));
     let handle = before.0 + 1;
