@@ -5,7 +5,7 @@ use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, LinkId, NodeId, PathId};
 use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Instant, Nanos, Ppm};
-use punctual_rig::{World, line_config};
+use punctual_rig::{TestInbox, World, line_config, name};
 
 const LEFT: LinkId = LinkId(0);
 const RELAY: usize = 1;
@@ -90,4 +90,22 @@ fn what_a_flow_sends_beyond_its_share_is_counted() {
         assert_eq!(drops(&world), expected, "another flow has its own share");
         world.inject(RELAY, LEFT, Port::Data, &packet(Kind::BestEffort, 1, NodeId(3), 200));
     }
+}
+
+/// A message that comes again is dropped, however long the messages between were: its number is remembered.
+#[test]
+fn a_message_that_comes_twice_is_delivered_once() {
+    let mut world = world();
+    let inbox = TestInbox::new(16, 500);
+    world.nodes[RELAY].bind_best_effort(name("bulk"), 500, inbox.clone()).expect("free");
+    let cookie = Cookie(name("bulk").port_hash());
+    for (message, payload) in [(5, 10), (6, 200), (5, 10), (7, 500), (6, 200), (5, 10), (8, 1)] {
+        let mut bytes = packet(Kind::BestEffort, 1, NodeId(2), HEADER_BYTES as u32 + payload);
+        let (header, _) = Header::parse(&bytes).expect("a packet");
+        Header { cookie, message, ..header }.write(&mut bytes);
+        world.inject(RELAY, LEFT, Port::Data, &bytes);
+    }
+    let lengths: Vec<_> = inbox.take_all().iter().map(Vec::len).collect();
+    assert_eq!(lengths, [10, 200, 500, 1]);
+    assert_eq!(drops(&world), DropCounters::default());
 }

@@ -4,7 +4,7 @@
 use punctual_proto::api::WorkKind;
 use punctual_proto::limits::{RING_MESSAGES_BEHIND, RING_MESSAGES_MAX};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
-use punctual_rig::{World, line_config, pattern};
+use punctual_rig::{TestOutbox, World, line_config, pattern};
 
 /// A source makes one packet in a unit, and its messages have one, two or three. The units that begin a
 /// message take others out of the ring, and no other unit does.
@@ -31,5 +31,23 @@ fn the_unit_that_begins_a_message_takes_others_out_of_the_ring() {
             expected += if fragment == 0 { RING_MESSAGES_BEHIND.into() } else { 0 };
             assert_eq!(taken(&world), expected, "fragment {fragment} of {fragments}");
         }
+    }
+}
+
+/// A call takes no more out of a flow's ring than its share, and says how many.
+#[test]
+fn a_call_takes_its_share_of_a_flows_ring() {
+    let mut world = World::line(2, BitRate(100_000_000));
+    world.run_for(Nanos::from_secs(1));
+    let outbox = TestOutbox::new(60, 100);
+    let (to, now) = ("bulk@h2".parse().expect("an address"), world.now);
+    let flow = world.nodes[0].open_best_effort(to, 100, outbox.clone(), now).expect("a route");
+    (0..60).for_each(|number| assert!(outbox.send(&pattern(1, number, 100), now)));
+    let mut left = 60;
+    for share in [0, 1, 3, 2, RING_MESSAGES_MAX, 100] {
+        let taken = share.min(RING_MESSAGES_MAX).min(left);
+        assert_eq!(world.nodes[0].handle_ring_within(flow, share, now), taken, "a share of {share}");
+        left -= taken;
+        assert_eq!(outbox.waiting(), left as usize);
     }
 }
