@@ -7,7 +7,7 @@ use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
 use super::Node;
 use super::plane::Portion;
-use crate::api::{RtuClass, RtuCost, RtuEvent, RtuId, RtuSending, RtuTarget, RtuTerms, Tally};
+use crate::api::{Notice, RtuClass, RtuCost, RtuEvent, RtuId, RtuSending, RtuTarget, RtuTerms, Tally};
 use crate::config::{CpuConfig, LinkConfig, NodeConfig, SignallingConfig};
 use crate::ids::{ChannelId, ChannelNumber, Epoch, LinkId, Name, NodeId, PathId};
 use crate::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
@@ -155,9 +155,11 @@ fn what_comes_for_an_end_that_is_gone_changes_nothing() {
     plane.note_demoted_dropped(&PathId::default());
     plane.await_last(gone, Tally::default());
     plane.outdate(gone);
+    plane.notice(gone, Notice::Policed);
     assert_eq!((plane.serve_ring(gone, Portion::ALONE, NOW), plane.end_filling(LINK)), (0, 0));
     assert!(plane.stop_filling(LINK, NOW) && !plane.has_drained() && *plane.drops() == drops);
     assert!(plane.attach_inbox(gone, Nothing).is_none() && plane.begin(NOW).is_none());
+    assert!(plane.poll_notice().is_none(), "nobody would read it");
     node.make_ready(RtuId(999), NOW);
     node.remove_handler(RtuId(999), NOW);
     assert_eq!(node.accounts(), before);
