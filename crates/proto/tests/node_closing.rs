@@ -251,3 +251,24 @@ fn a_host_with_a_flow_of_best_effort_alone_is_not_quiet() {
     world.run_for(Nanos::from_secs(1));
     assert!(world.nodes[0].is_quiet());
 }
+
+/// Channels whose last message has left in the same moment end in the order in which that was noticed, at
+/// either end.
+#[test]
+fn channels_that_end_together_end_in_turn() {
+    let mut world = World::line(2, RATE);
+    let opened: Vec<_> = (0..4).map(|_| world.open(0, 1, contract(50, 1, 40)).unwrap()).collect();
+    world.run_for(Nanos::from_millis(200));
+    let order = [2, 0, 3, 1];
+    order.iter().for_each(|which: &usize| world.nodes[0].close(opened[*which].source, world.now).unwrap());
+    world.run_for(Nanos::from_secs(1));
+    let ended = |host: usize| -> Vec<_> {
+        let closed = |event: &Event| match event {
+            Event::Closed { channel, .. } => Some(*channel),
+            _ => None,
+        };
+        world.events[host].iter().filter_map(closed).collect()
+    };
+    assert_eq!(ended(0), order.map(|which| opened[which].source));
+    assert_eq!(ended(1), order.map(|which| opened[which].sink));
+}

@@ -2,6 +2,7 @@
 //! application's ring, no reservation. Channels and flows of a line h1 - h2 - h3 end while packets of them
 //! wait everywhere.
 
+use punctual_analysis::{Ppb, Statistical};
 use punctual_proto::api::{CloseReason, Port};
 use punctual_proto::config::{Admission, NodeConfig, Pacing, RunPolicy};
 use punctual_proto::ids::LinkId;
@@ -194,7 +195,20 @@ fn what_came_and_went_changes_no_later_answer() {
 /// dropped for lack of room, and when the adapter sends again all is as before.
 #[test]
 fn a_stopped_adapter_costs_what_is_counted() {
+    let hard = contract(4_000, Policing::Delay);
+    let mean_rate = Rate::every(MS(12)).expect("a rate");
+    let miss_ratio = Ppb::new(10_000_000).expect("a ratio");
+    let soft = Statistical { mean_rate, mean_over: Nanos::from_secs(1), miss_ratio };
+    stop_adapter(hard);
+    stop_adapter(Contract { statistical: Some(soft), deadline: MS(100), ..hard });
+}
+
+fn stop_adapter(contract: Contract) {
     let mut configs: Vec<_> = (0..3).map(|index| line_config(index, 3, RATE)).collect();
+    for config in &mut configs {
+        config.cpu.admission = Admission::STATISTICAL;
+        config.links.iter_mut().for_each(|link| link.admission = Admission::STATISTICAL);
+    }
     configs[1].links[1].pace = Pacing::Completion;
     let mut world = World::of(configs);
     const RIGHT: LinkId = LinkId(1);
@@ -205,7 +219,7 @@ fn a_stopped_adapter_costs_what_is_counted() {
     };
     // It is established while the adapter works: each millisecond it has sent all.
     world.nodes[2].listen(name("port")).expect("free");
-    let open = open_beside(&mut world, contract(4_000, Policing::Delay), complete);
+    let open = open_beside(&mut world, contract, complete);
     let sent = std::rc::Rc::new(std::cell::Cell::new(0_u64));
     let seen = sent.clone();
     world.tap = Some(Box::new(move |node, port, bytes| {
@@ -218,6 +232,8 @@ fn a_stopped_adapter_costs_what_is_counted() {
         world.nodes[0].handle_ring(open.0, world.now);
         world.run_for(MS(10));
     }
+    // What is on the wire arrives.
+    world.run_for(MS(5));
     let status = world.nodes[1].status(world.now);
     let here = world.nodes[1].channels()[0].counters;
     assert_eq!(here.packets_in, sent.get());

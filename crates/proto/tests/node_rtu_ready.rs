@@ -1,4 +1,4 @@
-//! Since when a program's handler has had work.
+//! Since when a program's handler has had work, and when the node wants to be called for it.
 
 use punctual_proto::api::{RtuClass, RtuCost, RtuTerms};
 use punctual_proto::config::Admission;
@@ -29,5 +29,28 @@ fn work_that_comes_several_times_while_the_body_runs_has_waited_since_the_first(
             let counters = bench.counters(id);
             assert_eq!((counters.late, counters.late_max), (1, US(5)), "{admission:?}: ready at {times:?}");
         }
+    }
+}
+
+/// A timer that was set later may expire earlier: the node wants to be called at the first, whoever has it.
+#[test]
+fn each_timer_expires_at_its_own_time() {
+    let mut bench = Bench::new(cpu(Admission::EDF));
+    let cost = RtuCost { run: US(2), unit: US(20) };
+    let terms = RtuTerms { class: RtuClass::BestEffort, deadline: None, quantum: 1, cost };
+    let ids = [9_000, 3_000, 6_000].map(|at| {
+        let id = bench.register(terms).expect("granted");
+        bench.node.make_ready_at(id, Some(AT(at)));
+        id
+    });
+    for (at, id) in [(3_000, ids[1]), (6_000, ids[2]), (9_000, ids[0])] {
+        assert_eq!(bench.node.poll_timeout(), Some(AT(at)));
+        let early = Instant(AT(at).0 - 1);
+        bench.node.handle_timeout(early);
+        assert_eq!(bench.node.begin_work(early), None, "not before {at}");
+        bench.node.handle_timeout(AT(at));
+        let work = bench.node.begin_work(AT(at)).expect("it has work now");
+        assert_eq!(bench.node.upcall(&work), Some(id));
+        bench.node.finish_work(work, AT(at) + cost.of(1));
     }
 }

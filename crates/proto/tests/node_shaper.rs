@@ -123,9 +123,13 @@ fn a_handler_that_sends_is_granted_once_the_shaper_has_shrunk() {
     assert_eq!(world.nodes[0].poll_rtu(), None);
     let accounts = world.nodes[0].accounts();
     assert!(accounts.iter().all(|account| account.counted == account.held), "{accounts:?}");
+    // One that was granted before is reported before.
+    let at_once = RtuTerms { class: RtuClass::BestEffort, deadline: None, ..terms };
+    let before = world.nodes[0].register_handler(at_once, world.now).expect("best effort");
     let now = world.now;
     world.nodes[0].handle_shaped(LINK, asked, now);
     world.run_for(Nanos::from_millis(20));
+    assert!(matches!(world.nodes[0].poll_rtu(), Some(RtuEvent::Granted(of, _)) if of == before));
     let granted = world.nodes[0].poll_rtu();
     assert!(matches!(granted, Some(RtuEvent::Granted(of, grant)) if of == id && grant.sent.is_some()));
     assert_eq!(

@@ -56,7 +56,8 @@ fn each_message_is_shown_once_the_one_before_was_taken() {
         assert_eq!(take(&open.inbox), Some(pattern(1, number, 500)), "{number}");
         world.run_for(Nanos::from_millis(1));
         assert_eq!(shown(open), 0, "nobody has said that it was taken");
-        world.nodes[1].handle_ring(open.sink, world.now);
+        let taken = world.nodes[1].handle_ring_within(open.sink, 1, world.now);
+        assert_eq!(taken, 0, "it takes nothing of what several rings may be served together");
         assert_eq!(shown(open), usize::from(number + 1 < MESSAGES), "{number}");
     }
     assert!(!world.nodes[1].has_leftovers(), "nothing waits");

@@ -132,9 +132,9 @@ fn queued(world: &World) -> u64 {
     accounts.iter().find(|account| account.what == "best-effort packets").expect("an account").counted
 }
 
-/// Two hosts; flows of the first have all places of its queue 2, and no further messages. A packet leaves
-/// every 17 s or so.
-fn full_world() -> (World, Vec<ChannelId>) {
+/// Two hosts; flows of the first have all places of its queue 2, so many each, and no further messages. A
+/// packet leaves every 17 s or so.
+fn full_world() -> (World, Vec<(ChannelId, u64)>) {
     const PACKET: usize = 64;
     let config = |index| {
         let mut config = line_config(index, 2, RATE);
@@ -152,8 +152,9 @@ fn full_world() -> (World, Vec<ChannelId>) {
     while queued(&world) < u64::from(BEST_EFFORT_PACKETS_MAX) {
         let free = BEST_EFFORT_PACKETS_MAX as usize - queued(&world) as usize;
         let packets = 1 << (free.ilog2().saturating_sub(1));
-        let messages = 64.min(packets);
-        flows.push(flow(&mut world, messages, packets / messages * PACKET));
+        let (messages, before) = (64.min(packets), queued(&world));
+        let flow = flow(&mut world, messages, packets / messages * PACKET);
+        flows.push((flow, queued(&world) - before));
     }
     (world, flows)
 }
@@ -180,7 +181,7 @@ fn room_is_not_given_to_closed_flows() {
 fn a_closed_flow_gives_its_room_to_waiters() {
     let (mut world, flows) = full_world();
     flow(&mut world, 1, 64);
-    for flow in flows {
+    for (flow, _) in flows {
         world.nodes[0].close(flow, world.now).expect("it is open");
     }
     while world.nodes[0].has_leftovers() {
@@ -242,4 +243,22 @@ fn a_channel_that_demotes_gets_the_room_that_comes_free() {
         world.run_for(Nanos::from_millis(1));
     }
     assert_eq!((sent(&world), queued(&world)), (before + 1, full), "its packet has the place");
+}
+
+/// Room that comes free is given to the flow that has waited longest: each of the waiting ones has another
+/// number of packets.
+#[test]
+fn room_is_given_in_the_order_in_which_flows_began_to_wait() {
+    let (mut world, flows) = full_world();
+    let sizes = [1, 2, 4];
+    for packets in sizes {
+        flow(&mut world, packets, 64);
+    }
+    let with_room = flows.into_iter().filter(|(_, packets)| *packets >= 8);
+    for ((closed, freed), packets) in with_room.zip(sizes) {
+        let before = queued(&world);
+        world.nodes[0].close(closed, world.now).expect("it is open");
+        world.run_for(Nanos::from_millis(1));
+        assert_eq!(queued(&world), before - freed + packets as u64, "the flow with {packets} has its turn");
+    }
 }

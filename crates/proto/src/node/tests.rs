@@ -7,7 +7,7 @@ use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
 use super::Node;
 use super::plane::Portion;
-use crate::api::{RtuClass, RtuCost, RtuEvent, RtuId, RtuSending, RtuTarget, RtuTerms, Tally};
+use crate::api::{Notice, RtuClass, RtuCost, RtuEvent, RtuId, RtuSending, RtuTarget, RtuTerms, Tally};
 use crate::config::{CpuConfig, LinkConfig, NodeConfig, SignallingConfig};
 use crate::ids::{ChannelId, ChannelNumber, Epoch, LinkId, Name, NodeId, PathId};
 use crate::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
@@ -118,6 +118,9 @@ fn no_flow_has_the_number_of_a_handler_that_sends() {
     let class = RtuClass::periodic(Nanos::from_millis(10), 1);
     let terms = RtuTerms { class, deadline: None, quantum: 1, cost };
     let sending = RtuSending { to: RtuTarget::Port(to()), packets: 1, payload_bytes: 100 };
+    // One that sends nothing has no number.
+    let silent = node.register_handler(terms, NOW).expect("can be granted");
+    assert!(matches!(node.poll_rtu(), Some(RtuEvent::Granted(id, _)) if id == silent));
     let handler = node.register_sender(terms, &sending, Nothing, NOW).expect("can be granted");
     assert!(matches!(node.poll_rtu(), Some(RtuEvent::Granted(id, _)) if id == handler));
     let handle = before.0 + 1;
@@ -152,9 +155,11 @@ fn what_comes_for_an_end_that_is_gone_changes_nothing() {
     plane.note_demoted_dropped(&PathId::default());
     plane.await_last(gone, Tally::default());
     plane.outdate(gone);
+    plane.notice(gone, Notice::Policed);
     assert_eq!((plane.serve_ring(gone, Portion::ALONE, NOW), plane.end_filling(LINK)), (0, 0));
     assert!(plane.stop_filling(LINK, NOW) && !plane.has_drained() && *plane.drops() == drops);
     assert!(plane.attach_inbox(gone, Nothing).is_none() && plane.begin(NOW).is_none());
+    assert!(plane.poll_notice().is_none(), "nobody would read it");
     node.make_ready(RtuId(999), NOW);
     node.remove_handler(RtuId(999), NOW);
     assert_eq!(node.accounts(), before);

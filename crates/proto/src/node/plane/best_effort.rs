@@ -311,4 +311,23 @@ mod tests {
         let held = others.filter(|path| !arrivals.has_share(waiting(*path, 0).header.path, now)).count();
         assert!((1..64).contains(&held), "{held} of {} wait with it", 16 * ARRIVALS_SHARES);
     }
+
+    /// Every bit of a path's node and channel counts: each path has a queue of its own, and paths that differ
+    /// in one bit have different places. A sender of many flows must not share its place with another host
+    /// only because of its number.
+    #[test]
+    fn paths_that_differ_in_one_bit_have_different_places() {
+        let path = |bits: u64| PathId {
+            node: NodeId((bits >> 32) as u32),
+            channel: ChannelNumber(bits as u32),
+            epoch: Epoch(1),
+        };
+        for bits in [0, 1 << 32 | 1, 7 << 32 | 0x8000_0005, u64::MAX] {
+            assert_eq!(key_of(path(bits)), BestEffortKey(bits));
+            for bit in 0..u64::BITS {
+                let places = [bits, bits ^ 1 << bit].map(|bits| place_of(path(bits)));
+                assert!(places[0] != places[1] && places[0] < ARRIVALS_SHARES, "bit {bit} of {bits:x}");
+            }
+        }
+    }
 }

@@ -159,5 +159,8 @@ mod tests {
         let filter = filter(&local(contract), upstream, 0);
         assert_eq!((filter.burst_packets, filter.interval, filter.buffers), (u32::MAX, Nanos(1), 1));
         assert!(filter.slack_ns_min.is_some_and(|slack| slack < 0));
+        // A message has one packet at least, even an empty one.
+        let empty = Contract { message_bytes_max: 0, ..contract };
+        assert_eq!(super::filter(&local(empty), upstream, 0).interval, contract.policed_interval());
     }
 }

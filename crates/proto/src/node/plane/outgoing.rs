@@ -116,7 +116,6 @@ pub(in crate::node) struct Outgoing {
 impl Outgoing {
     /// A queue for `messages_max` (1 or more) messages; reserves room for them in `messages`.
     pub fn new<T: MessageRead>(messages: &mut Messages<T>, messages_max: u32, fragment_bytes: u32) -> Self {
-        let messages_max = messages_max.max(1);
         messages.add_room(messages_max);
         Self {
             messages: Fifo::EMPTY,

@@ -207,3 +207,32 @@ impl<M: Memory> Plane<M> {
         (record.paths().collect(), record.busy(cpu.burst()), record.wakes(cpu.release_latency))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Notice;
+    use crate::ids::{NodeId, PathId};
+    use crate::node::tests::{LINK, node};
+
+    /// What has happened is told in the order in which it was noted: a filter that was cleared and set again
+    /// stays set, and channels end in the order in which their last messages left.
+    #[test]
+    fn news_are_told_in_their_order() {
+        let mut node = node();
+        let plane = &mut node.plane;
+        let ids = [3, 1, 2].map(ChannelId);
+        let notices = ids.map(|channel| (channel, Notice::Late));
+        let paths = [5, 4, 6].map(|node| PathId { node: NodeId(node), ..PathId::default() });
+        let filters = paths.map(|path| (LINK, FilterChange::Clear(path)));
+        plane.context.news.notices.extend(notices);
+        plane.context.news.filters.extend(filters);
+        plane.context.news.drained.extend(ids);
+        let told: Vec<_> = core::iter::from_fn(|| plane.poll_notice()).collect();
+        assert_eq!(told, notices.map(|(channel, notice)| Event::Notice { channel, notice }));
+        let told: Vec<_> = core::iter::from_fn(|| plane.poll_filter()).collect();
+        assert_eq!(told, filters);
+        let told: Vec<_> = core::iter::from_fn(|| plane.poll_drained()).collect();
+        assert_eq!(told, ids);
+    }
+}

@@ -306,11 +306,13 @@ impl<M: Memory> LinkState<M> {
 }
 
 impl<M: Memory> Plane<M> {
-    /// Adds a channel whose stages are final. Returns whether its outgoing link meets their bounds already.
-    pub(super) fn share_with(&mut self, local: &LocalChannel) -> bool {
-        let Some((link, stage)) = self.stages.link_stage(local) else { return true };
-        let shaper = self.link_state_mut(link).shaper.as_mut();
-        shaper.is_none_or(|shaper| shaper.add(local.channel, &stage.demand, stage.bound))
+    /// Adds a channel whose stages are final. If its outgoing link does not meet their bounds yet, its grant
+    /// waits.
+    pub(super) fn share_with(&mut self, local: &LocalChannel) {
+        let Some((link, stage)) = self.stages.link_stage(local) else { return };
+        if let Some(shaper) = self.link_state_mut(link).shaper.as_mut() {
+            shaper.add(local.channel, &stage.demand, stage.bound);
+        }
     }
 
     /// Notes that a channel has ended.
@@ -560,12 +562,31 @@ mod tests {
         assert!(shaper.add(ChannelId(1), &demand, Nanos::from_secs(2)), "its last word is loose");
         shaper.remove(ChannelId(1));
         assert_eq!(shaper.load.share_max(&shaper.sharing), before);
+        // Those that wait have waited longest in front.
+        let waiting = [5, 3, 4].map(ChannelId);
+        for channel in waiting {
+            assert!(!shaper.add(channel, &demand, Nanos::from_millis(3)));
+        }
+        assert!(shaper.waiting.iter().eq(&waiting));
+        waiting.into_iter().for_each(|channel| shaper.remove(channel));
         // At the least share the exact test of admission holds, once it is settled.
         shaper.level = LEAST;
         for (settled, fits) in [(true, true), (false, false)] {
             shaper.settled = settled;
             assert_eq!(shaper.add(ChannelId(2), &demand, Nanos(1)), fits);
             shaper.remove(ChannelId(2));
+        }
+    }
+
+    /// A share is settled once queue 1 is empty at the least share. At a larger one it never is.
+    #[test]
+    fn a_share_is_settled_at_the_least_one_alone() {
+        for (level, settles) in [(LEAST, true), (MOST, false)] {
+            let mut node = crate::node::tests::node();
+            let state = node.plane.link_state_mut(LinkId(0));
+            state.shaper = Some(Box::new(Shaper { level, settled: false, ..shaper() }));
+            state.follow(NOW);
+            assert_eq!(state.shaper.as_ref().map(|shaper| shaper.settled), Some(settles), "{level:?}");
         }
     }
 

@@ -217,3 +217,30 @@ fn deliver<I: Inbox>(
     }
     inbox.publish(slot, MessageInfo { delivered: judge.now, clock_error, timeliness, ..info });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::HandlerId;
+    use crate::signalling::SplitMix64;
+    use alloc::collections::VecDeque;
+    use alloc::vec::Vec;
+
+    /// A message that waits is delivered at its own time, but not before those that were complete before it.
+    #[test]
+    fn held_messages_keep_their_order_and_wait_no_longer_than_those_before_them() {
+        let mut random = SplitMix64::new(7);
+        for _ in 0..200 {
+            let mut waiting = HeldDeliveries { handler: HandlerId(0), held: VecDeque::new() };
+            let times: Vec<_> = (0..8).map(|_| random.below(20)).collect();
+            for (slot, time) in times.iter().enumerate() {
+                let (deliver_at, due) = (Instant(*time), Instant(time + 5));
+                waiting.hold(Held { deliver_at, due, slot, info: MessageInfo::default() });
+            }
+            let held: Vec<_> = waiting.held.iter().map(|held| (held.slot, held.deliver_at)).collect();
+            let latest = |slot: usize| times[..=slot].iter().copied().max().map(Instant);
+            let expected: Vec<_> = (0..8).filter_map(|slot| Some((slot, latest(slot)?))).collect();
+            assert_eq!(held, expected, "{times:?}");
+        }
+    }
+}

@@ -55,7 +55,7 @@ impl<M: Memory> Remote<M> {
     /// Calls the program. Returns false if its ring has no room.
     pub fn call(&mut self, units: u32, work_since: Instant, now: Instant) -> bool {
         let Some(mut slot) = self.calls.reserve() else { return false };
-        self.number = self.number.wrapping_add(1).max(1);
+        self.number = number_after(self.number);
         let request = UpcallRequest { number: self.number, units };
         let bytes = request.to_bytes();
         slot.copy_from(0, &bytes);
@@ -83,6 +83,11 @@ impl<M: Memory> Remote<M> {
         message.copy_to(0, &mut bytes);
         Some(UpcallReport::read(&bytes))
     }
+}
+
+/// Number of the call after `number`: they are counted from 1 on.
+fn number_after(number: u32) -> u32 {
+    number.wrapping_add(1).max(1)
 }
 
 /// What one report means.
@@ -205,5 +210,18 @@ impl<M: Memory> Rtu<M> {
         let verdict = self.conduct.judge(&UpcallDone { took, ..done }, (given, declared), disturbance, span);
         self.count(verdict);
         verdict.demote
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls are counted from 1 on, and after 2^32 - 1 of them from 1 on again.
+    #[test]
+    fn no_call_has_number_0() {
+        for (number, next) in [(0, 1), (1, 2), (u32::MAX - 1, u32::MAX), (u32::MAX, 1)] {
+            assert_eq!(number_after(number), next);
+        }
     }
 }

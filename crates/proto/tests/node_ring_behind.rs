@@ -1,0 +1,53 @@
+//! A ring that holds more than a call takes is the tail of its channel's queue: each message that is begun
+//! makes room for others.
+
+use punctual_proto::api::WorkKind;
+use punctual_proto::limits::{RING_MESSAGES_BEHIND, RING_MESSAGES_MAX};
+use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_rig::{TestOutbox, World, line_config, pattern};
+
+/// A source makes one packet in a unit, and its messages have one, two or three. The units that begin a
+/// message take others out of the ring, and no other unit does.
+#[test]
+fn the_unit_that_begins_a_message_takes_others_out_of_the_ring() {
+    const FRAGMENT: usize = 1_400;
+    for fragments in 1..=3 {
+        let mut configs: Vec<_> = (0..2).map(|host| line_config(host, 2, BitRate(100_000_000))).collect();
+        configs[0].cpu.quantum_packets = 1;
+        let mut world = World::of(configs);
+        let (bytes, rate) = (fragments * FRAGMENT, Rate::per_second(20).expect("a rate"));
+        let contract = Contract::new(bytes as u32, rate, 100, Nanos::from_millis(500)).expect("in range");
+        let open = world.open(0, 1, contract).expect("it fits");
+        (0..100).for_each(|number| assert!(open.outbox.send(&pattern(1, number, bytes), world.now)));
+        world.nodes[0].handle_ring(open.source, world.now);
+        let taken = |world: &World| world.nodes[0].channel(open.source).expect("open").counters.messages_in;
+        let mut expected = u64::from(RING_MESSAGES_MAX);
+        assert_eq!(taken(&world), expected, "a doorbell");
+        for fragment in 0..fragments {
+            let work = world.nodes[0].begin_work(world.now).expect("the first message is due");
+            assert_eq!((work.kind, work.packets), (WorkKind::Send, 1));
+            assert_eq!((work.bytes, work.message_edge), (FRAGMENT as u32, fragment == 0));
+            world.nodes[0].finish_work(work, world.now);
+            expected += if fragment == 0 { RING_MESSAGES_BEHIND.into() } else { 0 };
+            assert_eq!(taken(&world), expected, "fragment {fragment} of {fragments}");
+        }
+    }
+}
+
+/// A call takes no more out of a flow's ring than its share, and says how many.
+#[test]
+fn a_call_takes_its_share_of_a_flows_ring() {
+    let mut world = World::line(2, BitRate(100_000_000));
+    world.run_for(Nanos::from_secs(1));
+    let outbox = TestOutbox::new(60, 100);
+    let (to, now) = ("bulk@h2".parse().expect("an address"), world.now);
+    let flow = world.nodes[0].open_best_effort(to, 100, outbox.clone(), now).expect("a route");
+    (0..60).for_each(|number| assert!(outbox.send(&pattern(1, number, 100), now)));
+    let mut left = 60;
+    for share in [0, 1, 3, 2, RING_MESSAGES_MAX, 100] {
+        let taken = share.min(RING_MESSAGES_MAX).min(left);
+        assert_eq!(world.nodes[0].handle_ring_within(flow, share, now), taken, "a share of {share}");
+        left -= taken;
+        assert_eq!(outbox.waiting(), left as usize);
+    }
+}
