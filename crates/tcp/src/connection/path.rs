@@ -78,12 +78,12 @@ impl Connection {
         if let Some((from, to)) = self.probes.full.filter(|(from, _)| before(*from, una)) {
             self.probes.full = None;
             // In one piece: no short one has come in its place.
-            if at_or_after(una, to) && last.una.is_some_and(|last| at_or_after(from, last)) {
+            if at_or_after(una, to) && last.began_by(from) {
                 self.path.full_passed();
             }
         }
         let lost = last.longest_bytes().filter(|bytes| *bytes > self.short_segment_bytes());
-        let Some(lost) = lost.filter(|_| last.short_end == Some(una)) else { return };
+        let Some(lost) = lost.filter(|_| last.has_short_to(una)) else { return };
         let size = self.path.current();
         if self.path.short_passed(lost + self.overhead_bytes(), now) {
             self.follow_path(size, now);

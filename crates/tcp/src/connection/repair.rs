@@ -12,7 +12,7 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::{Connection, State};
 use crate::limits::{REPAIR_PROBE_MAX, UNMEASURED_PROBE};
-use crate::sequence::before;
+use crate::sequence::{at_or_after, before};
 
 /// The probes of the repair under way.
 #[derive(Debug, Default)]
@@ -20,11 +20,11 @@ pub(super) struct Repair {
     /// When the next one leaves.
     due: Option<Instant>,
     /// The oldest byte that was not acknowledged when they were planned.
-    pub(super) una: Option<u32>,
+    una: Option<u32>,
     /// How many have left since then.
     unanswered: u32,
     /// The end of the short ones among them.
-    pub(super) short_end: Option<u32>,
+    short_end: Option<u32>,
     /// The longest segment that has left with the oldest byte in it, and has not arrived.
     longest: Option<(u32, u32)>,
 }
@@ -32,6 +32,16 @@ pub(super) struct Repair {
 impl Repair {
     pub(super) const fn due(&self) -> Option<Instant> {
         self.due
+    }
+
+    /// Whether what begins at `seq` was not acknowledged, not even in part, when the probes were planned.
+    pub(super) fn began_by(&self, seq: u32) -> bool {
+        self.una.is_some_and(|una| at_or_after(seq, una))
+    }
+
+    /// Whether one of the short ones ends at `seq`.
+    pub(super) fn has_short_to(&self, seq: u32) -> bool {
+        self.short_end == Some(seq)
     }
 
     /// A segment with the oldest byte in it leaves.
