@@ -2,10 +2,11 @@
 
 use punctual_analysis::Nanos;
 use punctual_proto::api::{CloseReason, Event, OpenRequest, RefuseCause, UserId};
+use punctual_proto::ids::Address;
 use punctual_proto::limits::{ASKS_WAITING_MAX, LEASE_DEFAULT, REFRESHES_PER_LEASE};
 use punctual_proto::signalling::{RTCOP_VERSION, renumbered};
 
-use crate::network::{Agent, Flying, MILLI, Network, SECOND};
+use crate::network::{Agent, Flying, MILLI, Network, SECOND, contract, name};
 
 #[test]
 fn a_bad_medium_converges_and_holds_nothing_twice() {
@@ -392,6 +393,16 @@ fn what_waits_for_a_slow_neighbour_is_bounded_and_the_rest_refused() {
     let busy = |e: &Event| matches!(e, Event::Refused { refusal, .. } if matches!(refusal.cause, RefuseCause::Busy(_)));
     let refused = network.count(0, busy);
     assert!((990..1_000).contains(&refused), "{refused}");
+    // So is a request of the same user for a channel from there, at once.
+    let source = Address { port: name("in"), host: network.hosts[1].name() };
+    let user = network.request(1, 50).user;
+    let asked = network.at(0, |s, now, _| s.request(&source, name("in"), contract(50), user, now));
+    let asked = asked.expect("can be tried");
+    let is_told = |event: &Event| {
+        matches!(event, Event::RequestFailed { token, refusal }
+            if *token == asked && matches!(refusal.cause, RefuseCause::Busy(_)))
+    };
+    assert_eq!(network.count(0, is_told), 1);
     // Another user finds a place all the same.
     let request = OpenRequest { user: UserId(8), ..network.request(1, 50) };
     let other = network.at(0, |s, now, stages| s.open(request, now, stages)).expect("can be tried");
