@@ -1,4 +1,5 @@
-//! Ephemeral ports by RFC 6056, algorithm 4 (double hash): unpredictable, and a port is not reused soon.
+//! Ephemeral ports by RFC 6056, algorithm 4 (double hash): unpredictable, and a port is not reused soon. Where a port is taken, the next
+//! one to try is far away: the connections to one place hold ports in a row.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,6 +11,7 @@ use crate::secrets::{Secrets, Use};
 const FIRST: u16 = 49_152;
 /// Ports in the range.
 const COUNT: u32 = 65_536 - FIRST as u32;
+const _: () = assert!(COUNT.is_power_of_two());
 /// Number of counters; more of them give an attacker less information (RFC 6056 3.3.4 suggests 10).
 const TABLE: usize = 64;
 
@@ -36,16 +38,15 @@ impl EphemeralPorts {
         mut is_free: impl FnMut(u16) -> bool,
     ) -> Option<u16> {
         let offset = secrets.hash(Use::Port, (local, remote)) as u32;
-        let index = secrets.hash(Use::PortTable, (local, remote)) as usize % TABLE;
-        for _ in 0..COUNT {
-            let place = offset.wrapping_add(self.counters[index]) % COUNT;
-            self.counters[index] = self.counters[index].wrapping_add(1);
-            let port = FIRST + place as u16;
-            if is_free(port) {
-                return Some(port);
-            }
-        }
-        None
+        let hash = secrets.hash(Use::PortTable, (local, remote));
+        let index = hash as usize % TABLE;
+        let begin = offset.wrapping_add(self.counters[index]);
+        self.counters[index] = self.counters[index].wrapping_add(1);
+        // A quarter of the range at least, in either direction. Odd, and COUNT is a power of two: all ports are tried.
+        let stride = ((hash >> 32) as u32 % (COUNT / 2) + COUNT / 4) | 1;
+        let ports =
+            (0..COUNT).map(|step| FIRST + (begin.wrapping_add(step.wrapping_mul(stride)) % COUNT) as u16);
+        { ports }.find(|port| is_free(*port))
     }
 }
 
@@ -80,10 +81,36 @@ mod tests {
         assert!(near < 3, "{begins:?}");
     }
 
+    /// Connections to one place hold ports in a row. Those to another place, whose ports begin among them, find a free one soon.
+    #[test]
+    fn a_row_of_taken_ports_is_left_soon() {
+        let (local, secrets) = (IpAddr::from([10, 0, 0, 1]), Secrets::new([3; 16]));
+        let mut ports = EphemeralPorts::default();
+        let taken: Vec<u16> = (0..4_000).map(|_| choose(&mut ports, 80, &[]).expect("free")).collect();
+        let mut most = 0;
+        for remote in 1..2_000 {
+            let mut tries = 0;
+            let found = ports.choose(&secrets, local, ([10, 0, 0, 3], remote).into(), |port| {
+                tries += 1;
+                !taken.contains(&port)
+            });
+            assert!(found.is_some());
+            most = most.max(tries);
+        }
+        assert!(most <= 32, "{most}");
+    }
+
+    /// Each port is tried once.
     #[test]
     fn a_full_range_is_refused() {
         let mut ports = EphemeralPorts::default();
         let (local, secrets) = (IpAddr::from([10, 0, 0, 1]), Secrets::new([3; 16]));
-        assert_eq!(ports.choose(&secrets, local, ([10, 0, 0, 2], 80).into(), |_| false), None);
+        let mut tried = Vec::new();
+        let none = ports.choose(&secrets, local, ([10, 0, 0, 2], 80).into(), |port| {
+            tried.push(port);
+            false
+        });
+        tried.sort_unstable();
+        assert!(none.is_none() && tried.iter().copied().eq(FIRST..=u16::MAX));
     }
 }
