@@ -22,7 +22,7 @@ use punctual_proto::ids::{ChannelId, ListenerId};
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
 use crate::agents;
-use crate::error::{Error, OnProcessor};
+use crate::error::{ConnectError, Error, OnProcessor};
 use crate::events::{ChannelEvents, Ending};
 use crate::listener::ListenerQueue;
 use crate::processor::{EmbeddedHost, is_processor};
@@ -92,7 +92,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Connection {
     /// Starts the threads and sends `Hello`.
-    pub(crate) fn start(socket: OwnedFd, embedded: Option<EmbeddedHost>) -> Result<Arc<Self>, Error> {
+    pub(crate) fn start(socket: OwnedFd, embedded: Option<EmbeddedHost>) -> Result<Arc<Self>, ConnectError> {
         let shared = Arc::new(SharedConnection {
             socket,
             next_call: AtomicU64::new(1),
@@ -113,16 +113,14 @@ impl Connection {
         let mut connection = Self { shared, host: String::new(), ports: AtomicU16::new(0), embedded };
         let program = std::env::args().next().unwrap_or_default().chars().take(64).collect();
         let (_, answer) = connection.shared.start_call(Request::Hello { version: VERSION, program })?;
-        // A host in this process is never stopped without it.
-        let is_daemon = connection.embedded.is_none();
-        let reply = if is_daemon {
-            connection.shared.wait_within(&answer, HELLO_WAIT)
-        } else {
-            connection.shared.wait(&answer)
+        let reply = match connection.embedded {
+            None => connection.shared.greeting(&answer)?,
+            // A host in this process is never stopped without it.
+            Some(_) => connection.shared.wait(&answer)?,
         };
-        match reply?.0? {
+        match reply.0.map_err(Error::from)? {
             Answer::Hello { name, .. } => connection.host = name.to_string(),
-            _ => return Err(Error::Unexpected),
+            _ => return Err(Error::Unexpected.into()),
         }
         Ok(Arc::new(connection))
     }
@@ -168,12 +166,12 @@ impl SharedConnection {
         reply.recv().map_err(|_| self.end())
     }
 
-    /// [`Self::wait`] for an answer that needs nothing but the daemon.
-    fn wait_within(&self, reply: &Receiver<Reply>, longest: Duration) -> Result<Reply, Error> {
-        may_wait()?;
-        reply.recv_timeout(longest).map_err(|why| match why {
-            RecvTimeoutError::Timeout => Error::Silent,
-            RecvTimeoutError::Disconnected => self.end(),
+    /// [`Self::wait`] for the daemon's greeting.
+    fn greeting(&self, reply: &Receiver<Reply>) -> Result<Reply, ConnectError> {
+        may_wait().map_err(Error::from)?;
+        reply.recv_timeout(HELLO_WAIT).map_err(|why| match why {
+            RecvTimeoutError::Timeout => ConnectError::Silent,
+            RecvTimeoutError::Disconnected => self.end().into(),
         })
     }
 

@@ -89,9 +89,6 @@ pub enum Error {
     /// The daemon is gone.
     #[error("the daemon is gone: connect again when it is back")]
     Disconnected,
-    /// The daemon does not answer.
-    #[error("the daemon does not answer in time")]
-    Silent,
     /// The answer does not fit the request.
     #[error(
         "the answer of the daemon does not match the request: install the same release of daemon and client"
@@ -331,10 +328,7 @@ pub fn reason_text(reason: Option<CloseReason>) -> &'static str {
 
 impl From<Error> for ConnectError {
     fn from(error: Error) -> Self {
-        match error {
-            Error::Silent => Self::Silent,
-            error => Self::Denied(error),
-        }
+        Self::Denied(error)
     }
 }
 

@@ -1,44 +1,20 @@
 //! The limits of the link scheduler, to the byte and to the nanosecond: when a packet becomes current, and
 //! what a best-effort flow may queue. The link drains a byte in a nanosecond.
 
-use punctual_proto::config::{Interference, LinkConfig, Pacing};
+mod common;
+
+use common::link::{MTU, parameters};
+use punctual_proto::config::{LinkConfig, Pacing};
 use punctual_proto::ids::NodeId;
 use punctual_proto::limits::{BEST_EFFORT_CAP_BURST_PACKETS, LINK_MOVES_MAX};
 use punctual_proto::linksched::{
     BestEffortKey, Guaranteed, LinkParameters, LinkScheduler, OverflowReason, Scheduled,
 };
+use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Instant, Nanos, Ppm};
-
-const MTU: u32 = 1_000;
-
-fn parameters() -> LinkParameters {
-    LinkParameters {
-        rate: BitRate(8_000_000_000),
-        mtu_wire_bytes: MTU,
-        best_effort_wire_bytes: MTU,
-        pipeline_depth: 2,
-        pace: Pacing::Completion,
-        interference: Interference::default(),
-        best_effort_flow_cap: Ppm::ONE,
-        best_effort_cap: Ppm::ONE,
-        best_effort_flow_bytes_max: 100_000,
-        best_effort_flows_max: 8,
-        best_effort_packets_max: 64,
-    }
-}
 
 fn key(effective: u64, deadline: u64) -> Guaranteed {
     Guaranteed { effective: Instant(effective), deadline: Instant(deadline), wire_bytes: 10 }
-}
-
-/// Numbers that look random and are the same each time (Knuth's MMIX generator).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
 }
 
 /// The next packet, which leaves at once.
@@ -180,7 +156,7 @@ fn a_packet_waits_for_a_timer_until_it_is_current_only() {
 fn a_flow_queues_what_its_bounds_allow_whatever_came_and_went() {
     const FLOW_BYTES: u64 = 12;
     const PLACES: usize = 9;
-    let mut numbers = Numbers(1);
+    let mut numbers = SplitMix64::new(1);
     let mut link = LinkScheduler::new(LinkParameters {
         best_effort_flow_bytes_max: FLOW_BYTES as u32,
         best_effort_packets_max: PLACES as u32,

@@ -1,40 +1,15 @@
 //! Whose turn it is among the flows of best effort, and when the next one is, against deficit round robin
 //! with caps as it is defined. The link drains a byte in a nanosecond.
 
+mod common;
+
 use std::collections::VecDeque;
 
-use punctual_proto::config::{Interference, Pacing};
+use common::link::{MTU, parameters};
 use punctual_proto::limits::BEST_EFFORT_CAP_BURST_PACKETS;
 use punctual_proto::linksched::{BestEffortKey, LinkParameters, LinkScheduler, Scheduled};
-use punctual_proto::{BitRate, Instant, Ppm};
-
-const MTU: u32 = 1_000;
-
-fn parameters() -> LinkParameters {
-    LinkParameters {
-        rate: BitRate(8_000_000_000),
-        mtu_wire_bytes: MTU,
-        best_effort_wire_bytes: MTU,
-        pipeline_depth: 2,
-        pace: Pacing::Completion,
-        interference: Interference::default(),
-        best_effort_flow_cap: Ppm::ONE,
-        best_effort_cap: Ppm::ONE,
-        best_effort_flow_bytes_max: 100_000,
-        best_effort_flows_max: 8,
-        best_effort_packets_max: 64,
-    }
-}
-
-/// Numbers that look random and are the same each time (Knuth's MMIX generator).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
+use punctual_proto::signalling::SplitMix64;
+use punctual_proto::{Instant, Ppm};
 
 /// The next packet, which leaves at once.
 fn next(link: &mut LinkScheduler<u64>, now: u64) -> Option<Scheduled<u64>> {
@@ -154,7 +129,7 @@ fn flows_take_turns_and_wait_for_their_caps_as_defined() {
         });
         let mut reference = Reference { costs, ..Reference::default() };
         reference.flows.resize_with(4, Flow::default);
-        let (mut numbers, mut now) = (Numbers(7), 1_000_000);
+        let (mut numbers, mut now) = (SplitMix64::new(7), 1_000_000);
         // Each flow has its place in the order of the first packets.
         for index in 0..4 {
             let key = BestEffortKey(index);

@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use punctual_proto::api::{Port, RtuClass, RtuCost, RtuSending, RtuTarget, RtuTerms};
-use punctual_proto::ids::{Cookie, NodeId};
+use punctual_proto::ids::{Cookie, NodeId, PathId};
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
-use punctual_proto::{BitRate, Contract, Nanos, Policing, Rate};
+use punctual_proto::{BitRate, Contract, Instant, Nanos, Policing, Rate};
 use punctual_rig::{TestOutbox, World, name};
 
 /// Bytes of a message of three packets.
@@ -31,6 +31,27 @@ fn watched() -> (World, Seen) {
         true
     }));
     (world, seen)
+}
+
+/// The header of a packet of this kind without a message, for nobody.
+fn header(kind: Kind, path: PathId, cookie: Cookie, sent: Instant) -> Header {
+    Header {
+        kind,
+        demoted: false,
+        unpromised: false,
+        path,
+        cookie,
+        message: 0,
+        fragment: 0,
+        fragments: 0,
+        message_bytes: 0,
+        slack_ns: 0,
+        logical_arrival: sent,
+        age: Age::NONE,
+        payload_bytes: 0,
+        clock_error: ClockError::NONE,
+        destination: NodeId(0),
+    }
 }
 
 /// The headers of message `number`, which is sent in pieces of these lengths; `common`: what all packets have
@@ -63,23 +84,7 @@ fn a_channels_packets_say_what_they_belong_to_and_whether_they_are_promised() {
     world.nodes[0].handle_ring(open.source, sent);
     world.run_for(Nanos::from_millis(100));
     let (_, path, cookie) = world.nodes[2].filtered().next().expect("the channel comes in there");
-    let promised = Header {
-        kind: Kind::Guaranteed,
-        demoted: false,
-        unpromised: false,
-        path,
-        cookie,
-        message: 0,
-        fragment: 0,
-        fragments: 0,
-        message_bytes: 0,
-        slack_ns: 0,
-        logical_arrival: sent,
-        age: Age::NONE,
-        payload_bytes: 0,
-        clock_error: ClockError::NONE,
-        destination: NodeId(0),
-    };
+    let promised = header(Kind::Guaranteed, path, cookie, sent);
     let demoted = Header { demoted: true, unpromised: true, ..promised };
     let (first, others): (Vec<_>, Vec<_>) = seen.take().into_iter().partition(|header| !header.demoted);
     assert!(first.iter().all(|header| header.slack_ns > 0 && header.age != Age::NONE), "{first:?}");
@@ -105,21 +110,9 @@ fn a_flows_packets_say_whom_they_are_for() {
     let path = seen.borrow().first().expect("a packet").path;
     assert_eq!((path.node, path.epoch), (NodeId(1), punctual_proto::ids::Epoch(1)));
     let common = Header {
-        kind: Kind::BestEffort,
-        demoted: false,
-        unpromised: false,
-        path,
-        cookie: Cookie(name("bulk").port_hash()),
-        message: 0,
-        fragment: 0,
-        fragments: 0,
-        message_bytes: 0,
-        slack_ns: 0,
-        logical_arrival: sent,
-        age: Age::NONE,
-        payload_bytes: 0,
         clock_error: ClockError::UNKNOWN,
         destination: NodeId(3),
+        ..header(Kind::BestEffort, path, Cookie(name("bulk").port_hash()), sent)
     };
     assert_eq!(seen.take(), [of_message(common, 0, &CUT), of_message(common, 2, &[10])].concat());
     assert_eq!(world.nodes[0].status(world.now).drops.too_large, 1);

@@ -39,18 +39,10 @@ pub(super) fn period_possible(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Urgency;
+    use crate::policies::testing;
 
     fn demand(period: u64) -> Demand {
-        Demand {
-            cost: Nanos(1),
-            unit_cost_max: Nanos(1),
-            period: Nanos(period),
-            release_latency: Nanos::ZERO,
-            early: Nanos::ZERO,
-            urgency: Urgency::default(),
-            soft: None,
-        }
+        testing::demand(1, period)
     }
 
     /// Every least period is found to within a 64th of the power of two below it, never below it, in at most 48 trials; where

@@ -59,23 +59,11 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Urgency;
+    use crate::policies::testing::demand;
     use crate::stage::{Blocking, Interference};
 
     /// A whole stage, in parts.
     const WHOLE: u128 = 1_000_000 * PARTS_PER_PPM;
-
-    fn demand(cost: u64, period: u64) -> Demand {
-        Demand {
-            cost: Nanos(cost),
-            unit_cost_max: Nanos(cost),
-            period: Nanos(period),
-            release_latency: Nanos::ZERO,
-            early: Nanos::ZERO,
-            urgency: Urgency::default(),
-            soft: None,
-        }
-    }
 
     fn model(limit: u32, rho: u32) -> StageModel {
         let interference = Interference { sigma: Nanos::ZERO, rho: Ppm(rho) };

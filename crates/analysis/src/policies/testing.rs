@@ -1,4 +1,4 @@
-//! Random stages and demands for the policies' tests.
+//! Stages and demands for the policies' tests.
 
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -19,6 +19,19 @@ pub(super) fn random_model(rng: &mut SmallRng) -> StageModel {
         Interference { sigma: Nanos(rng.random_range(0..500_000)), rho: Ppm(rng.random_range(0..100_000)) }
     };
     StageModel { blocking, interference, utilisation_limit: Ppm(rng.random_range(700_000..=980_000)) }
+}
+
+/// Messages of one unit each, of no urgency.
+pub(super) fn demand(cost: u64, period: u64) -> Demand {
+    Demand {
+        cost: Nanos(cost),
+        unit_cost_max: Nanos(cost),
+        period: Nanos(period),
+        release_latency: Nanos::ZERO,
+        early: Nanos::ZERO,
+        urgency: Urgency::default(),
+        soft: None,
+    }
 }
 
 /// Half of them zero, most of the rest that of a wake-up, some up to nine tenths of the period.

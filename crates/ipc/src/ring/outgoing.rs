@@ -1,9 +1,10 @@
 //! The outgoing ring: the application writes messages, the daemon refers to them until the link has sent them.
 //!
-//! [`OutboxWriter`] is the application's end, [`OutboxReader`] the daemon's. If both are in one process ([`outbox_within`]), memory of
-//! that process takes the place of files. If nobody waits for the ring then, [`LocalWriter`] takes the place of the first. A message stays in its slot
-//! until its [`OutboxMessage`] is dropped, in any order; the consumer position passes it once all earlier
-//! ones are dropped too. So "the position has passed mine" means "the link has sent it".
+//! [`OutboxWriter`] is the application's end, [`OutboxReader`] the daemon's. If both are in one process
+//! ([`outbox_within`]), memory of that process takes the place of files. If nobody waits for the ring then,
+//! [`LocalWriter`] takes the place of the first. A message stays in its slot until its [`OutboxMessage`] is
+//! dropped, in any order; the consumer position passes it once all earlier ones are dropped too. So "the
+//! position has passed mine" means "the link has sent it".
 //!
 //! The application is not trusted: the daemon keeps its own `taken` and `freed`, reads the producer position
 //! and each slot's length once, and breaks the ring if they are impossible. The daemon's end never blocks and

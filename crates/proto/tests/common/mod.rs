@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub mod hops;
+pub mod link;
 pub mod rate;
 pub mod script;
 pub mod story;

@@ -39,10 +39,8 @@ impl Connection {
         }
         let una = self.place().una;
         if self.probes.forgotten.is_none_or(|forgotten| forgotten.una != una) {
-            let wait = self
-                .rtt
-                .smoothed()
-                .map_or(FORGOTTEN_MIN, |span| (span * 6).clamp(FORGOTTEN_MIN, FORGOTTEN_MAX));
+            let round_trips = self.rtt.smoothed().unwrap_or_default() * 6;
+            let wait = round_trips.clamp(FORGOTTEN_MIN, FORGOTTEN_MAX);
             self.probes.forgotten = Some(Forgotten { una, wait, due: now + wait });
         }
         self.probes.forgotten.map(|forgotten| forgotten.due)

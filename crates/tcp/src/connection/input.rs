@@ -29,17 +29,14 @@ impl Connection {
         wire::write(&shake.syn, connection.config.hop_limit, false, &mut packet);
         connection.machine.input(now, &packet, &mut answer);
         connection.synchronize(&shake.syn, now);
-        if shake.answered_at.is_none() {
-            connection.ahead.syn();
+        let end = shake.iss.wrapping_add(1);
+        match shake.answered_at {
+            Some(at) => connection.rtt.left(end, at),
+            None => connection.ahead.syn(),
         }
         connection.output(now, &mut answer);
-        connection.rtt.sent_again();
-        if let Some(at) = shake.answered_at {
-            // The segment may wait for the program, which the round trip does not.
-            let end = shake.iss.wrapping_add(1);
-            connection.rtt.left(end, at);
-            connection.rtt.acknowledged(end, now);
-        }
+        // Now, and not when the segment is processed: it may wait until the program takes the connection.
+        connection.rtt.acknowledged(end, now);
         (connection.state() == State::SynReceived).then_some(connection)
     }
 

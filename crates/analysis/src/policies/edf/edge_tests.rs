@@ -1,19 +1,8 @@
 //! Numbers at the edges: spans of zero and of a nanosecond, unbounded spans, shares that leave nothing.
 
 use super::*;
+use crate::policies::testing::demand;
 use crate::stage::{Blocking, Interference};
-
-fn demand(cost: u64, period: u64) -> Demand {
-    Demand {
-        cost: Nanos(cost),
-        unit_cost_max: Nanos(cost),
-        period: Nanos(period),
-        release_latency: Nanos::ZERO,
-        early: Nanos::ZERO,
-        urgency: Urgency::default(),
-        soft: None,
-    }
-}
 
 fn model(blocking: Blocking) -> StageModel {
     StageModel { blocking, interference: Interference::default(), utilisation_limit: Ppm::ONE }

@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 
 use super::search::Interval;
 use super::*;
-use crate::policies::testing::{random_demand, random_model};
+use crate::policies::testing::{self, random_demand, random_model};
 use crate::stage::Interference;
 
 const LIMIT: Nanos = Nanos::from_millis(400);
@@ -100,15 +100,7 @@ fn the_stored_steps_are_bounded_in_every_order_of_arrival() {
         interference: crate::Interference::default(),
         utilisation_limit: Ppm::ONE,
     };
-    let demand = |cost, period| Demand {
-        cost: Nanos(cost),
-        unit_cost_max: Nanos(cost),
-        period: Nanos(period),
-        release_latency: Nanos::ZERO,
-        early: Nanos::ZERO,
-        urgency: Urgency::default(),
-        soft: None,
-    };
+    let demand = testing::demand;
     let hour = 3_600_000_000_000;
     // All of an empty stage; or nearly all of the rest of one, and then a message each microsecond.
     for demands in [&[demand(80_000, 80_000)][..], &[demand(hour / 2, hour), demand(498, 1_000)]] {
@@ -123,15 +115,7 @@ fn the_stored_steps_are_bounded_in_every_order_of_arrival() {
 }
 
 fn demand(cost: u64, period: u64, release_latency: u64) -> Demand {
-    Demand {
-        cost: Nanos(cost),
-        unit_cost_max: Nanos(cost),
-        period: Nanos(period),
-        release_latency: Nanos(release_latency),
-        early: Nanos::ZERO,
-        urgency: Urgency::default(),
-        soft: None,
-    }
+    Demand { release_latency: Nanos(release_latency), ..testing::demand(cost, period) }
 }
 
 fn model(blocking: u64) -> StageModel {

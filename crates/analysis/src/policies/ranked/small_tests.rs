@@ -193,6 +193,93 @@ fn keys_of(policy: &Ranked) -> Vec<StageKey> {
     policy.entries.iter().map(|entry| entry.key).collect()
 }
 
+/// A stage of a few ticks whose channels come, move and go.
+struct Walk {
+    order: Order,
+    ticks: Ticks,
+    model: StageModel,
+    policy: Ranked,
+}
+
+impl Walk {
+    fn new(order: Order, rng: &mut SmallRng) -> Self {
+        let ticks = Ticks(if order == Order::Levels { 9_000 } else { 1 });
+        let model = ticks.model(rng);
+        Self { order, ticks, model, policy: Ranked::new(model, order) }
+    }
+
+    /// Asks for an offer, which is what the rules say; whether there was one. `None`: the share alone refuses.
+    fn ask(&mut self, demand: &Demand, limit: Nanos, what: &str) -> Option<bool> {
+        let known = channels_of(&self.policy);
+        let found = self.policy.offer(demand, limit);
+        let explained = self.policy.explain(demand, limit);
+        if let Err(Refusal { reason: RefusalReason::Utilisation { .. }, .. }) = found {
+            return None;
+        }
+        match (found, offer(self.order, &self.model, &known, demand)) {
+            (Ok(Offer { bound }), Some((place, least))) => {
+                assert_eq!(bound.0, least, "{what}");
+                assert!(bound <= limit, "{what}");
+                let why = explained.expect("it is offered");
+                let behind = known[place..].iter().map(|(demand, _)| demand.unit_cost_max).max();
+                assert_eq!(why.blocking, self.model.blocking.by(behind.unwrap_or_default()), "{what}");
+                Some(true)
+            }
+            (Err(refusal), Some((_, least))) => {
+                let possible = Nanos(least);
+                assert!(possible > limit && explained.is_none(), "{what}");
+                assert_eq!(refusal.reason, RefusalReason::Bound { possible, limit }, "{what}");
+                assert_eq!(refusal.bound_possible, Some(possible), "{what}");
+                Some(false)
+            }
+            (Err(refusal), None) => {
+                let others = (refusal.reason, refusal.bound_possible);
+                assert_eq!(others, (RefusalReason::Others, None), "{what}");
+                Some(false)
+            }
+            (found, expected) => panic!("{what}: {found:?}, {expected:?}"),
+        }
+    }
+
+    /// Holds a channel at `bound`, in place of the one with this key, or moves that one's bound: `demand` is `None` then. Whether it is
+    /// held, and whether its place is another one; `None`: the share alone refuses.
+    fn hold(
+        &mut self,
+        key: StageKey,
+        demand: Option<Demand>,
+        bound: Nanos,
+        what: &str,
+    ) -> Option<(bool, bool)> {
+        let (known, keys, had) = (channels_of(&self.policy), keys_of(&self.policy), self.policy.find(key));
+        let moves = demand.is_none();
+        let demand = demand.unwrap_or_else(|| self.policy.entries[had.expect("it is there")].demand);
+        let mut without = known.clone();
+        if let Some(place) = had {
+            without.remove(place);
+        }
+        let place = place_for(self.order, &self.model, &without, (demand, bound), had);
+        let done = if moves { self.policy.relax(key, bound) } else { self.policy.hold(key, &demand, bound) };
+        if let Err(refusal) = done {
+            assert_eq!((channels_of(&self.policy), keys_of(&self.policy)), (known, keys), "{what}");
+            if matches!(refusal.reason, RefusalReason::Utilisation { .. }) {
+                return None;
+            }
+            assert_eq!(place, None, "{what}: {refusal:?}");
+            return Some((false, false));
+        }
+        let place = place.unwrap_or_else(|| panic!("{what}: it breaks a bound"));
+        assert_eq!(channels_of(&self.policy), with(&without, place, (demand, bound)), "{what}");
+        assert_eq!(self.policy.entries[place].key, key, "{what}");
+        let rank = match self.order {
+            Order::Ranks => Some(place),
+            Order::Levels => Some(usize::from(level(bound))),
+            Order::Rates => None,
+        };
+        assert_eq!(self.policy.rank(key), rank, "{what}");
+        Some((true, moves && had != Some(place)))
+    }
+}
+
 /// Whatever channels come, move and go: what is offered, granted and refused, at which place, and what is
 /// said about it, is what the rules say.
 #[test]
@@ -202,77 +289,19 @@ fn in_stages_of_a_few_ticks_the_orders_follow_their_rules() {
         (0..150).flat_map(|seed| [Order::Ranks, Order::Levels, Order::Rates].map(|order| (seed, order)))
     {
         let mut rng = SmallRng::seed_from_u64(seed);
-        let ticks = Ticks(if order == Order::Levels { 9_000 } else { 1 });
-        let model = ticks.model(&mut rng);
-        let mut policy = Ranked::new(model, order);
+        let mut walk = Walk::new(order, &mut rng);
         for step in 0..12 {
             let what = alloc::format!("{order:?}, seed {seed}, step {step}");
-            let (demand, key) = (ticks.demand(&mut rng), StageKey(rng.random_range(0..6)));
-            let limit = ticks.span(&mut rng, 1..60);
-            let known = channels_of(&policy);
-            let found = policy.offer(&demand, limit);
-            let explained = policy.explain(&demand, limit);
-            if let Err(Refusal { reason: RefusalReason::Utilisation { .. }, .. }) = found {
-                continue;
-            }
-            let expected = offer(order, &model, &known, &demand);
-            match (found, expected) {
-                (Ok(Offer { bound }), Some((place, least))) => {
-                    assert_eq!(bound.0, least, "{what}");
-                    assert!(bound <= limit, "{what}");
-                    let why = explained.expect("it is offered");
-                    let behind = known[place..].iter().map(|(demand, _)| demand.unit_cost_max).max();
-                    assert_eq!(why.blocking, model.blocking.by(behind.unwrap_or_default()), "{what}");
-                    offered += 1;
-                }
-                (Err(refusal), Some((_, least))) => {
-                    let possible = Nanos(least);
-                    assert!(possible > limit && explained.is_none(), "{what}");
-                    assert_eq!(refusal.reason, RefusalReason::Bound { possible, limit }, "{what}");
-                    assert_eq!(refusal.bound_possible, Some(possible), "{what}");
-                    refused += 1;
-                }
-                (Err(refusal), None) => {
-                    let others = (refusal.reason, refusal.bound_possible);
-                    assert_eq!(others, (RefusalReason::Others, None), "{what}");
-                    refused += 1;
-                }
-                (found, expected) => panic!("{what}: {found:?}, {expected:?}"),
-            }
-            // One that it may hold in place of another, or a bound of its own moves.
-            let had = policy.find(key);
-            let moves = had.is_some() && rng.random_bool(0.6);
-            let demand = if moves { policy.entries[had.expect("it is there")].demand } else { demand };
-            let bound = ticks.span(&mut rng, 1..70);
-            let mut without = known.clone();
-            if let Some(place) = had {
-                without.remove(place);
-            }
-            let place = place_for(order, &model, &without, (demand, bound), had);
-            let keys = keys_of(&policy);
-            let done = if moves { policy.relax(key, bound) } else { policy.hold(key, &demand, bound) };
-            match done {
-                Ok(()) => {
-                    let place = place.unwrap_or_else(|| panic!("{what}: it breaks a bound"));
-                    assert_eq!(channels_of(&policy), with(&without, place, (demand, bound)), "{what}");
-                    assert_eq!(policy.entries[place].key, key, "{what}");
-                    let rank = match order {
-                        Order::Ranks => Some(place),
-                        Order::Levels => Some(usize::from(level(bound))),
-                        Order::Rates => None,
-                    };
-                    assert_eq!(policy.rank(key), rank, "{what}");
-                    held += 1;
-                    moved += u32::from(moves && had != Some(place));
-                }
-                Err(refusal) => {
-                    assert_eq!((channels_of(&policy), keys_of(&policy)), (known, keys), "{what}");
-                    if !matches!(refusal.reason, RefusalReason::Utilisation { .. }) {
-                        assert_eq!(place, None, "{what}: {refusal:?}");
-                        not_held += 1;
-                    }
-                }
-            }
+            let (demand, key) = (walk.ticks.demand(&mut rng), StageKey(rng.random_range(0..6)));
+            let limit = walk.ticks.span(&mut rng, 1..60);
+            let Some(is_offered) = walk.ask(&demand, limit, &what) else { continue };
+            (offered, refused) = (offered + u32::from(is_offered), refused + u32::from(!is_offered));
+            let moves = walk.policy.find(key).is_some() && rng.random_bool(0.6);
+            let bound = walk.ticks.span(&mut rng, 1..70);
+            let newcomer = (!moves).then_some(demand);
+            let Some((is_held, is_moved)) = walk.hold(key, newcomer, bound, &what) else { continue };
+            (held, not_held) = (held + u32::from(is_held), not_held + u32::from(!is_held));
+            moved += u32::from(is_moved);
         }
     }
     assert!(offered > 2_000 && refused > 700, "{offered} {refused}");

@@ -3,8 +3,7 @@
 
 use super::windows::negligible;
 use super::*;
-use crate::policies::testing::{random_demand, random_model};
-use crate::policy::Urgency;
+use crate::policies::testing::{self, random_demand, random_model};
 use crate::stage::{Blocking, Interference};
 use crate::statistical::Ppb;
 use rand::rngs::SmallRng;
@@ -24,15 +23,8 @@ fn soft(mean_period: u64, miss_ratio: u32) -> Soft {
 }
 
 fn demand(cost: u64, release_latency: u64, soft: Soft) -> Demand {
-    Demand {
-        cost: Nanos(cost),
-        unit_cost_max: Nanos(cost),
-        period: soft.mean_period,
-        release_latency: Nanos(release_latency),
-        early: Nanos::ZERO,
-        urgency: Urgency::default(),
-        soft: Some(soft),
-    }
+    let demand = testing::demand(cost, soft.mean_period.0);
+    Demand { release_latency: Nanos(release_latency), soft: Some(soft), ..demand }
 }
 
 /// What is offered is at most a 256th of the span from the latency to the limit more than what is feasible.
