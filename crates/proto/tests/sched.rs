@@ -1,5 +1,8 @@
 //! The rules of the executor, one by one.
 
+mod common;
+
+use common::handler::PLAIN;
 use punctual_proto::config::RunPolicy;
 use punctual_proto::limits::{BEST_EFFORT_PAUSE, CPU_CAP_WINDOW, EXECUTOR_MOVES_MAX, PRIORITY_LEVELS};
 use punctual_proto::sched::{Activation, Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
@@ -8,15 +11,7 @@ use punctual_proto::{Instant, Nanos, Ppm};
 const POLICIES: [RunPolicy; 3] = [RunPolicy::Edf, RunPolicy::FixedPriority, RunPolicy::Fifo];
 
 fn parameters(class: Class) -> HandlerParameters {
-    HandlerParameters {
-        class,
-        level: 0,
-        period: Nanos::ZERO,
-        place: 0,
-        quantum_packets: 1,
-        budget: None,
-        trigger: Trigger::Reactive,
-    }
+    HandlerParameters { class, ..PLAIN }
 }
 
 fn at_level(level: u8) -> HandlerParameters {

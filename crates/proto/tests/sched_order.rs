@@ -1,20 +1,13 @@
 //! The order of handlers, in numbers: the parts of a handler's place that count under each order, and that no
 //! part overflows into another.
 
+mod common;
+
+use common::handler::PLAIN;
 use punctual_analysis::contract::SPAN_MAX;
 use punctual_proto::config::RunPolicy;
 use punctual_proto::sched::{Activation, Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
 use punctual_proto::{Instant, Nanos};
-
-const PLAIN: HandlerParameters = HandlerParameters {
-    class: Class::Guaranteed,
-    level: 0,
-    period: Nanos::ZERO,
-    place: 0,
-    quantum_packets: 1,
-    budget: None,
-    trigger: Trigger::Reactive,
-};
 
 fn due(deadline: u64) -> Activation {
     Activation { eligible: Instant(0), deadline: Instant(deadline) }

@@ -1,6 +1,9 @@
 //! Until when best effort waits that has spent its share of the processor: its own, that of all best effort,
 //! or that of all work.
 
+mod common;
+
+use common::handler::PLAIN;
 use punctual_proto::config::RunPolicy;
 use punctual_proto::limits::CPU_CAP_WINDOW;
 use punctual_proto::sched::{Activation, Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
@@ -10,15 +13,7 @@ const NOW: Instant = Instant(1_000_000_000);
 /// A tenth of the time.
 const SHARE: Ppm = Ppm(100_000);
 
-const FLOW: HandlerParameters = HandlerParameters {
-    class: Class::BestEffort,
-    level: 0,
-    period: Nanos::ZERO,
-    place: 0,
-    quantum_packets: 1,
-    budget: None,
-    trigger: Trigger::Reactive,
-};
+const FLOW: HandlerParameters = HandlerParameters { class: Class::BestEffort, ..PLAIN };
 
 const HEAD: Activation = Activation { eligible: NOW, deadline: NOW };
 
