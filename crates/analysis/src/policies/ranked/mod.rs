@@ -19,6 +19,8 @@ mod scan;
 mod small_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod written_out;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
