@@ -2,16 +2,7 @@
 
 use punctual_host::config::HostConfig;
 use punctual_host::quotas;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-/// Raises the soft limit of this process to its hard one: the soft one is low for programs that use `select`.
-pub fn raise() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current != maximum {
-        // A limit that stays low is reported by `warning` and in `status`.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    }
-}
+use rustix::process::{Resource, getrlimit};
 
 /// A line where all that users may take does not fit into this process's hard limit.
 pub fn warning(config: &HostConfig) -> Option<String> {
@@ -44,13 +35,5 @@ mod tests {
         assert_eq!(too_few(needed, limit), None);
         let line = too_few(needed, needed - 1).expect("one is missing");
         assert!(line.contains(&format!("LimitNOFILE={needed}")) && !line.contains('\n'), "{line}");
-    }
-
-    #[test]
-    fn the_soft_limit_is_raised_to_the_hard_one() {
-        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, Rlimit { current: Some(512), maximum }).expect("lowered");
-        raise();
-        assert_eq!(getrlimit(Resource::Nofile).current, maximum);
     }
 }

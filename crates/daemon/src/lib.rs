@@ -86,7 +86,8 @@ pub fn run_with(
 
 /// All threads of the host are the daemon's own.
 fn confined(config: &HostConfig) -> Result<HostConfig, DaemonError> {
-    descriptors::raise();
+    // A limit that stays low is reported by `descriptors::warning` and in `status`.
+    punctual_os::descriptors::raise_limit();
     let mut config = config.clone();
     config.confine_threads();
     calls::prepare().map_err(DaemonError::Confine)?;

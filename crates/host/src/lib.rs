@@ -24,4 +24,4 @@ pub use nominal_rate::nominal_rate;
 pub use running::{EngineHost, HostError, Prepared, quotas};
 pub use tcp::daemon::{DaemonTcp, TcpHostEvent};
 pub use tcp::opener::TcpNews;
-pub use tcp::{TcpError, TcpWish, api_end, api_settings, api_state, engine_setting};
+pub use tcp::{TcpError, TcpWish, api_end, api_settings, api_state, engine_setting, tcp_rings_bytes};

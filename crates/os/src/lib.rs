@@ -6,6 +6,7 @@ pub mod calls;
 pub mod clock;
 pub mod command;
 pub mod cpus;
+pub mod descriptors;
 pub mod frames;
 pub mod heap;
 pub mod interrupt;

@@ -1,4 +1,4 @@
-//! What of the time that passed a thread took for itself.
+//! What a thread took of the time that passed, and a process of the memory.
 
 use std::io;
 
@@ -40,6 +40,18 @@ impl ThreadUsage {
     }
 }
 
+/// Memory of this process that is resident, in bytes.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn resident_bytes() -> io::Result<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    let pages = pages
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/self/statm has no second number"))?;
+    Ok(pages * rustix::param::page_size() as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +62,16 @@ mod tests {
         let passed = Nanos::from_micros(900);
         assert_eq!(usage(108, 3).own_since(&usage(100, 3), passed), Nanos::from_micros(8));
         assert_eq!(usage(108, 4).own_since(&usage(100, 3), passed), passed);
+    }
+
+    #[test]
+    fn memory_that_was_written_is_resident() {
+        const BYTES: usize = 64 << 20;
+        let before = resident_bytes().expect("resident memory");
+        let memory = std::hint::black_box(vec![1_u8; BYTES]);
+        let after = resident_bytes().expect("resident memory");
+        assert!(after >= before + BYTES as u64 / 2, "{before} and {after}");
+        drop(memory);
     }
 
     #[test]

@@ -34,6 +34,45 @@ fn the_unit_that_begins_a_message_takes_others_out_of_the_ring() {
     }
 }
 
+/// A message that comes right behind a check that has found the ring empty waits for its doorbell. Nothing
+/// looks into the ring before: neither the background, nor the unit that begins the message before.
+#[test]
+fn a_message_right_behind_a_check_waits_for_its_doorbell() {
+    let mut world = World::line(2, BitRate(100_000_000));
+    let rate = Rate::per_second(20).expect("a rate");
+    let contract = Contract::new(100, rate, 2, Nanos::from_millis(500)).expect("in range");
+    let open = world.open(0, 1, contract).expect("it fits");
+    let taken = |world: &World| world.nodes[0].channel(open.source).expect("open").counters.messages_in;
+    assert!(open.outbox.send(&pattern(1, 0, 100), world.now));
+    open.outbox.send_behind_check(&pattern(1, 1, 100), world.now);
+    world.nodes[0].handle_ring(open.source, world.now);
+    assert_eq!((taken(&world), open.outbox.waiting()), (1, 1), "it came after the check");
+    let work = world.nodes[0].begin_work(world.now).expect("the first message is due");
+    assert_eq!(work.kind, WorkKind::Send);
+    world.nodes[0].finish_work(work, world.now);
+    assert_eq!(taken(&world), 1, "with the message before");
+    assert_eq!(world.nodes[0].begin_work(world.now), None, "in the background");
+    world.nodes[0].handle_ring(open.source, world.now);
+    assert_eq!((taken(&world), open.outbox.waiting()), (2, 0), "its doorbell");
+}
+
+/// A ring that a call has emptied with the last message of its share holds no rest: the next doorbell takes
+/// as many messages as any, and not the few that are taken while others wait.
+#[test]
+fn a_ring_that_was_emptied_by_its_share_holds_no_rest() {
+    let mut world = World::line(2, BitRate(100_000_000));
+    let rate = Rate::per_second(20).expect("a rate");
+    let contract = Contract::new(100, rate, 100, Nanos::from_millis(500)).expect("in range");
+    let open = world.open(0, 1, contract).expect("it fits");
+    let now = world.now;
+    assert!(open.outbox.send(&pattern(1, 0, 100), now));
+    assert_eq!(world.nodes[0].handle_ring_within(open.source, 1, now), 1);
+    for number in 1..=u64::from(RING_MESSAGES_MAX) {
+        assert!(open.outbox.send(&pattern(1, number, 100), now));
+    }
+    assert_eq!(world.nodes[0].handle_ring_within(open.source, RING_MESSAGES_MAX, now), RING_MESSAGES_MAX);
+}
+
 /// A call takes no more out of a flow's ring than its share, and says how many.
 #[test]
 fn a_call_takes_its_share_of_a_flows_ring() {

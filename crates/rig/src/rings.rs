@@ -88,6 +88,19 @@ impl<S: Share<Instant>> Ring<Instant, S> {
         })
     }
 
+    /// Sends a message as soon as the node has found the ring empty: after its check, and before it looks again.
+    ///
+    /// # Panics
+    /// If the ring is full.
+    pub fn send_behind_check(&self, message: &[u8], now: Instant) {
+        self.with(|state| {
+            let mut buffer = state.free.pop().expect("room");
+            buffer.clear();
+            buffer.extend_from_slice(message);
+            state.behind_check = Some((buffer, now));
+        });
+    }
+
     /// Adds `copies` of a message even if the ring is full, as a hostile application can.
     pub fn push_beyond_room(&self, message: &[u8], copies: usize, now: Instant) {
         self.with(|state| state.queued.extend((0..copies).map(|_| (message.to_vec(), now))));
@@ -209,7 +222,7 @@ impl<S: Share<MessageInfo>> MessageWrite for Buffer<MessageInfo, S> {
 impl<S: Share<Instant>> Outbox for Ring<Instant, S> {
     type Message = Buffer<Instant, S>;
     fn take(&mut self, _: Instant) -> Option<(Self::Message, Instant)> {
-        let (bytes, sent) = self.with(|state| state.queued.pop_front())?;
+        let (bytes, sent) = self.with(State::take)?;
         Some((self.buffer(bytes), sent))
     }
     fn is_ready(&self) -> bool {

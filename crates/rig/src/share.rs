@@ -34,6 +34,8 @@ impl Shown {
 pub struct State<T> {
     pub(crate) queued: VecDeque<(Vec<u8>, T)>,
     pub(crate) free: Vec<Vec<u8>>,
+    /// A message that comes as soon as the other side has found the ring empty.
+    pub(crate) behind_check: Option<(Vec<u8>, T)>,
     pub(crate) shown: Shown,
     /// The thread that waits for messages.
     pub(crate) reader: Option<Thread>,
@@ -54,10 +56,20 @@ impl<T> State<T> {
         Self {
             queued: VecDeque::with_capacity(buffers),
             free: (0..buffers).map(|_| vec![0; bytes]).collect(),
+            behind_check: None,
             shown: Shown::default(),
             reader: None,
             turns: None,
         }
+    }
+
+    /// The oldest message in the ring. If there is none, one that waited for this check comes now.
+    pub(crate) fn take(&mut self) -> Option<(Vec<u8>, T)> {
+        let oldest = self.queued.pop_front();
+        if oldest.is_none() {
+            self.queued.extend(self.behind_check.take());
+        }
+        oldest
     }
 
     /// From now on, messages are shown in turns.

@@ -65,8 +65,8 @@ impl Listener {
     }
 
     /// Processes a segment that belongs to no connection. A packet that must leave at once is in `reply`,
-    /// which is empty otherwise. `has_room` is whether one more connection may be opened: if not, the peer
-    /// tries again later.
+    /// which is empty otherwise. `has_room` is whether one more connection may be opened. If not, a new SYN
+    /// gets no reply and its peer tries again; a peer that has its reply is asked again later.
     pub fn input(
         &mut self,
         now: Instant,
@@ -78,7 +78,7 @@ impl Listener {
         reply.clear();
         match (segment.flags, segment.ack) {
             (Flags { rst: true, .. }, _) => self.input_reset(segment),
-            (Flags { syn: true, .. }, None) => self.input_syn(now, segment, secrets, reply),
+            (Flags { syn: true, .. }, None) => self.input_syn(now, segment, secrets, has_room, reply),
             (Flags { syn: false, .. }, Some(ack)) => {
                 return self.input_ack(now, segment, ack, secrets, has_room, reply);
             }
@@ -138,7 +138,14 @@ impl Listener {
         }
     }
 
-    fn input_syn(&mut self, now: Instant, syn: &Segment, secrets: &Secrets, reply: &mut Vec<u8>) {
+    fn input_syn(
+        &mut self,
+        now: Instant,
+        syn: &Segment,
+        secrets: &Secrets,
+        has_room: bool,
+        reply: &mut Vec<u8>,
+    ) {
         let known = self.half_open.get_mut(&syn.flow).filter(|entry| entry.shake.syn.seq == syn.seq);
         if let Some(entry) = known {
             entry.shake.answered_at = None;
@@ -146,6 +153,10 @@ impl Listener {
             return self.write_answer(now, &shake, secrets, None, reply);
         }
         self.forget(syn.flow);
+        if !has_room {
+            // A reply would make the peer take for open what nobody accepts.
+            return;
+        }
         // Payload on a SYN is not kept: the peer sends it again.
         let syn = *syn;
         if self.half_open.len() < self.backlog {
@@ -176,14 +187,26 @@ impl Listener {
         };
         let is_old = before(segment.seq, shake.syn.seq.wrapping_add(1));
         if is_old || !has_room {
-            // What comes later measures no round trip.
-            if let Some(entry) = self.half_open.get_mut(&segment.flow) {
-                entry.shake.answered_at = None;
-            }
+            self.ask_later(now, known.is_some(), shake);
             return Answer::Done;
         }
         self.forget(segment.flow);
         Answer::Opened(Opening(shake))
+    }
+
+    /// A third segment opens nothing now. It is asked for again, by the retransmission of the SYN-ACK: without that a peer that
+    /// waits for data would wait forever. A cookie is stored for it, as far as there is room.
+    fn ask_later(&mut self, now: Instant, is_stored: bool, shake: Handshake) {
+        // What comes later measures no round trip.
+        let shake = Handshake { answered_at: None, ..shake };
+        let flow = shake.syn.flow;
+        if is_stored {
+            if let Some(entry) = self.half_open.get_mut(&flow) {
+                entry.shake = shake;
+            }
+        } else if self.half_open.len() < self.backlog {
+            self.remember(flow, HalfOpen { shake, due: now + FIRST_WAIT, sent: 1 });
+        }
     }
 
     /// The state of the SYN, decoded from the cookie in an acknowledgement.

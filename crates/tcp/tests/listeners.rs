@@ -29,10 +29,29 @@ impl Host {
 
     /// Gives a segment to the listener: whether it opened a connection, and what it answers.
     fn give(&mut self, now: Instant, segment: &Segment) -> (bool, Option<Segment>) {
+        self.give_with(true, now, segment)
+    }
+
+    /// The same; `has_room`: whether there is room for one more connection.
+    fn give_with(&mut self, has_room: bool, now: Instant, segment: &Segment) -> (bool, Option<Segment>) {
         let mut reply = Vec::new();
-        let answer = self.listener.input(now, segment, &self.secrets, true, &mut reply);
+        let answer = self.listener.input(now, segment, &self.secrets, has_room, &mut reply);
         (matches!(answer, Answer::Opened(_)), wire::parse(&reply).ok())
     }
+
+    /// What the listener sends again at `now`.
+    fn sends_again(&mut self, now: Instant) -> Option<Segment> {
+        let mut packet = Vec::new();
+        self.listener
+            .output(now, &self.secrets, &mut packet)
+            .then(|| wire::parse(&packet).expect("a segment"))
+    }
+}
+
+/// The third segment of a handshake that got this answer.
+fn third(answer: &Segment) -> Segment {
+    let ack = Some(answer.seq.wrapping_add(1));
+    Segment { seq: 10, ack, window: 1000, ..bare(flow(answer.flow.local.port())) }
 }
 
 /// RFC 9293 3.10.7.4: a SYN that comes again gets the same answer; one with another number begins anew.
@@ -59,6 +78,64 @@ fn the_backlog_bounds_half_open_connections() {
         }
         assert_eq!(host.listener.half_open(), backlog);
     }
+}
+
+/// Where nobody takes connections, no peer is told that its one is open: a new SYN gets no reply until there is room.
+#[test]
+fn a_syn_without_room_for_its_connection_gets_no_answer() {
+    for backlog in [0, 4] {
+        let mut host = Host::new(backlog);
+        assert_eq!(host.give_with(false, START, &syn(5000, 9)), (false, None));
+        assert_eq!((host.listener.half_open(), host.listener.next_deadline()), (0, None));
+        let answer = host.give(START + Nanos::from_secs(1), &syn(5000, 9)).1.expect("a SYN-ACK");
+        assert_eq!(answer.ack, Some(10));
+    }
+    // A peer that was answered while there was room is answered again.
+    let mut host = Host::new(4);
+    let first = host.give(START, &syn(5000, 9)).1.expect("a SYN-ACK");
+    let again = host.give_with(false, START + Nanos::from_millis(500), &syn(5000, 9)).1.expect("a SYN-ACK");
+    assert_eq!(again.seq, first.seq);
+}
+
+/// A peer that has its answer takes the connection for open, and may wait for bytes. If there is no room when its third segment comes,
+/// it is asked for that again, also if it was answered by a cookie; then the connection opens.
+#[test]
+fn a_third_segment_without_room_is_asked_for_again() {
+    for is_cookie in [false, true] {
+        let mut host = Host::new(1);
+        if is_cookie {
+            host.give(START, &syn(5001, 9)).1.expect("it takes the only place");
+        }
+        let stamped = Segment { timestamp: Some((1, 0)), scale: Some(7), sack: true, ..syn(5000, 9) };
+        let answer = host.give(START, &stamped).1.expect("a SYN-ACK");
+        if is_cookie {
+            let reset =
+                Segment { flags: Flags { rst: true, ..Flags::default() }, seq: 10, ..bare(flow(5001)) };
+            host.give(START, &reset);
+        }
+        assert_eq!(host.listener.half_open(), usize::from(!is_cookie));
+        let (stamp, _) = answer.timestamp.expect("a timestamp");
+        let third = Segment { timestamp: Some((1, stamp)), ..third(&answer) };
+        assert_eq!(host.give_with(false, START, &third), (false, None), "cookie: {is_cookie}");
+        assert_eq!(host.listener.half_open(), 1);
+        assert_eq!(host.sends_again(START + Nanos::from_millis(999)), None);
+        let again = host.sends_again(START + Nanos::from_secs(1)).expect("a SYN-ACK");
+        assert_eq!((again.seq, again.ack), (answer.seq, answer.ack));
+        assert!(again.scale.is_some() && again.sack, "the same options");
+        let now = START + Nanos::from_millis(1_010);
+        assert!(host.give(now, &third).0, "cookie: {is_cookie}");
+        assert_eq!(host.listener.half_open(), 0);
+    }
+}
+
+/// As many cookies are stored so as there is room for half-open connections.
+#[test]
+fn cookies_that_are_stored_stay_within_the_backlog() {
+    let mut host = Host::new(0);
+    let answer = host.give(START, &syn(5000, 9)).1.expect("a SYN-ACK");
+    assert_eq!(host.give_with(false, START, &third(&answer)), (false, None));
+    assert_eq!((host.listener.half_open(), host.listener.next_deadline()), (0, None));
+    assert!(host.give(START, &third(&answer)).0, "the cookie is good still");
 }
 
 /// RFC 9293 3.10.7.4, first: the third segment is at or after the number that follows the SYN; an older one opens nothing.

@@ -4,8 +4,8 @@ use anyhow::Context;
 use punctual_os::clock::thread_cpu;
 use punctual_sim::scale;
 
-use super::instructions;
 use super::worker::{VARIABLE, Work};
+use super::{instructions, rtu_scale};
 
 /// Does the work of a worker if this is one; whether it was.
 ///
@@ -16,6 +16,7 @@ pub fn work_if_asked() -> anyhow::Result<bool> {
     match serde_json::from_str(&asked).context(VARIABLE)? {
         Work::Network(size) => println!("{}", serde_json::to_string(&scale::measure(size, thread_cpu)?)?),
         Work::Messages { policy, messages } => instructions::work(policy, messages)?,
+        Work::Connect { to, count } => rtu_scale::connect(to, count)?,
     }
     Ok(true)
 }

@@ -1,5 +1,6 @@
 //! Runs this program again for work that needs a process of its own: for separate memory, or under valgrind.
 
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
@@ -22,6 +23,13 @@ pub enum Work {
         policy: RunPolicy,
         /// Number of messages.
         messages: u32,
+    },
+    /// Hold idle connections of the kernel; says when it has them, and ends with its input.
+    Connect {
+        /// Their peer.
+        to: SocketAddr,
+        /// Number of connections.
+        count: u32,
     },
 }
 

@@ -31,6 +31,9 @@ const LINK: &str = "flows_max = 32\nlisteners_max = 16\npipeline_depth = 4\nreac
 const RELEASE: &str = "release_latency = \"50us\"\n";
 /// What programs may do through a daemon; behind the last link.
 const RIGHTS: &str = "[[daemon.tcp]]\nconnect = [\"*:*\"]\nlisten = [\"*:*\"]\n";
+/// Port at a of connections that are idle, and how many of them may wait for their program.
+const IDLE_PORT: u16 = 5_001;
+const IDLE_BACKLOG: u32 = 1_024;
 /// Declared time of a handler, or of a leading program between two waits: it copies a message and keeps a sample, on a CPU that
 /// was halted just before.
 const PROGRAM_TIME: Nanos = Nanos::from_micros(30);
@@ -158,6 +161,23 @@ impl TcpWorld {
         Ok((listener, SocketAddr::from((self.pair.address, port))))
     }
 
+    /// A listener of Punctual at a for connections of best effort with buffers of `buffer_bytes`, and its address.
+    ///
+    /// # Errors
+    /// If it is refused, or the kernel runs TCP.
+    pub fn listen_at_near(
+        &self,
+        buffer_bytes: usize,
+    ) -> anyhow::Result<(punctual::tcp::TcpListener, SocketAddr)> {
+        let endsystem = self.pair.endsystem(self.engine.context("no engine")?)?;
+        let network = self.pair.network().context("TCP is compared on one machine")?;
+        let address = SocketAddr::from((network.hosts[0].address(), IDLE_PORT));
+        let settings =
+            Settings { send_bytes: buffer_bytes, receive_bytes: buffer_bytes, ..Settings::default() };
+        let listen = || Ok(endsystem.bind_tcp_with(address, Qos::BestEffort, IDLE_BACKLOG, settings)?);
+        Ok((self.pair.place.within(listen)?, address))
+    }
+
     /// Connects a to b: the ends of both.
     ///
     /// # Errors
@@ -264,26 +284,6 @@ impl TcpWorld {
         }
         self.pair.serve(Class::Ordinary, Box::new(DirectTcpServers(servers)))?;
         Ok(Box::new(InTurns { callers, next: 0 }))
-    }
-
-    /// Opens `count` connections of best effort over which nothing is sent: their ends.
-    ///
-    /// # Errors
-    /// If one is refused, or the kernel runs TCP.
-    pub fn open_idle(&mut self, count: usize) -> anyhow::Result<Vec<punctual::tcp::TcpStream>> {
-        let engine = self.engine.context("no engine")?;
-        let address = SocketAddr::from((self.pair.address, self.pair.port()));
-        let (far, place) = (self.pair.far_endsystem(engine)?, self.pair.far_place()?);
-        let listener = place.within(|| Ok(far.bind_tcp(address, Qos::BestEffort, 1)?))?;
-        let near = self.pair.endsystem(engine)?;
-        let mut ends = Vec::with_capacity(2 * count);
-        for number in 1..=count {
-            let opened = self.pair.place.within(|| Ok(near.connect_tcp(address, Qos::BestEffort)?));
-            ends.push(opened.with_context(|| format!("idle connection {number}"))?);
-            let accepted = listener.accept_timeout(duration(ACCEPTED_WITHIN))?;
-            ends.push(accepted.context("a connection never reached its listener")?);
-        }
-        Ok(ends)
     }
 
     /// Round trips of `bytes` for `length`, one after the other, by handlers of both engines over a connection of its own.

@@ -21,7 +21,7 @@ use std::net::IpAddr;
 
 use punctual_engine::tcp::{ACK_SEGMENTS_MAX, TcpConfig, TcpRefusal, TcpTerms};
 use punctual_engine::{CallError, EngineHandle};
-use punctual_ipc::ring::{InboxWriter, OutboxReader, RingError};
+use punctual_ipc::ring::{InboxWriter, OutboxReader, RingError, RingShape};
 use punctual_link::kernel::KernelError;
 use punctual_link::{Inlet, Stream};
 use punctual_os::calls::Forbidden;
@@ -188,6 +188,17 @@ impl TcpWish {
         let config = TcpConfig { is_nodelay, ack_segments, ..TcpConfig::default() };
         Self { class, config, handler_time: Nanos::ZERO }
     }
+}
+
+/// Memory of the rings of a connection over a link with packets of at most `packet_bytes`, in bytes: the program's two, and that of
+/// the segments that leave.
+///
+/// # Errors
+/// If there is no ring for such packets.
+pub fn tcp_rings_bytes(packet_bytes: u32) -> Result<u64, TcpError> {
+    let (slots, bytes) = RING;
+    let segments = RingShape::new(SEGMENTS, packet_bytes)?;
+    Ok(2 * RingShape::new(slots, bytes)?.file_bytes() + segments.file_bytes())
 }
 
 /// Terms of the handlers of a class on a link. The program's own time for a segment is the input handler's.

@@ -172,3 +172,16 @@ fn a_long_unit_of_others_does_not_exhaust_a_search() {
         core::iter::successors(Some(2), |at| Some(at + at / 4 + 1)).take_while(|at| *at < 2 * second);
     assert!(quarters.count() > ROUNDS_MAX as usize);
 }
+
+/// Interference is rounded to whole nanoseconds: a bound that is enough just before the next step of the others is offered, not that
+/// step. By first principles 9 ns are enough here, and 8 are not.
+#[test]
+fn an_offer_may_be_ready_just_before_the_next_step() {
+    let interference = Interference { sigma: Nanos::ZERO, rho: Ppm(100_000) };
+    let blocking = Blocking::LargestUnit { best_effort: Nanos::ZERO };
+    let mut policy = Edf::new(StageModel { interference, ..model(blocking) });
+    policy.hold(StageKey(1), &demand(1, 4), Nanos(6)).expect("it is alone");
+    policy.drop_caches();
+    let newcomer = Demand { unit_cost_max: Nanos(1), ..demand(7, 16) };
+    assert_eq!(policy.offer(&newcomer, BOUND_MAX), Ok(Offer { bound: Nanos(9) }));
+}

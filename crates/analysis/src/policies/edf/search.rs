@@ -186,14 +186,13 @@ impl Search<'_> {
         let missing = (i128::from(fits) + 1) * i128::from(cost) - i128::from(slack);
         let wait = div_up(missing * PPM, (PPM - i128::from(self.rho_ppm)).max(1));
         let mut ready = interval.start.saturating_add(i64::try_from(wait).unwrap_or(i64::MAX));
-        if ready < interval.end {
-            // Interference is rounded to whole nanoseconds, so a nanosecond or two earlier may be enough.
-            let due = interval.demand + interval.blocking + (fits + 1) * cost;
-            // The due demand exceeds the free time at the start: the search ends behind that point.
-            debug_assert!(self.stairs.free(interval.start) < due, "{ready} for {due}");
-            while self.stairs.free(ready - 1) >= due {
-                ready -= 1;
-            }
+        // Interference is rounded to whole nanoseconds, so a nanosecond or two earlier may be enough, also where that is just before
+        // the end.
+        let due = interval.demand + interval.blocking + (fits + 1) * cost;
+        // The due demand exceeds the free time at the start: the search ends behind that point.
+        debug_assert!(self.stairs.free(interval.start) < due, "{ready} for {due}");
+        while self.stairs.free(ready - 1) >= due {
+            ready -= 1;
         }
         Ok(best.max(ready.min(interval.end).saturating_sub(earlier)))
     }

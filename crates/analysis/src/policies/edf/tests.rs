@@ -34,7 +34,7 @@ fn an_offer_is_the_smallest_bound_that_the_demand_bound_test_allows() {
             match policy.offer(&demand, LIMIT) {
                 Ok(Offer { bound }) => {
                     assert_eq!(by_qpa(&policy, &demand, bound), Some(true), "seed {seed}, {bound:?}");
-                    let less = bound - Nanos(4);
+                    let less = bound - Nanos(1);
                     assert_ne!(
                         by_qpa(&policy, &demand, less),
                         Some(true),

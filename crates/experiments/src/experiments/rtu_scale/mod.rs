@@ -5,10 +5,14 @@
 //! other, and each connection declares its share of the calls. So the worlds differ in nothing but the number of connections. Four
 //! connections run twice (A/A).
 
+mod idle;
+
 use punctual::Nanos;
-use punctual::tcp::{Qos, TcpStream};
+use punctual::tcp::Qos;
 use serde_json::json;
 
+use self::idle::Idle;
+pub use self::idle::connect;
 use super::contest::{Contest, block};
 use super::{Conditions, Measured, exceedance, judged};
 use crate::excuse::Excuses;
@@ -18,7 +22,7 @@ use crate::testbed::{Contender, LinkSpec, PairSetup, TcpPlan, TcpStack, TcpWorld
 
 /// The configured rate of a direct link.
 const RATE: punctual::BitRate = punctual::BitRate(1_000_000_000);
-const LINK: &str = "flows_max = 4096\nlisteners_max = 128\npipeline_depth = 4\nreaction = \"20us\"\n";
+const LINK: &str = "flows_max = 16384\nlisteners_max = 128\npipeline_depth = 4\nreaction = \"20us\"\n";
 const BYTES: u32 = 64;
 const FEW: usize = 4;
 const MANY: usize = 64;
@@ -40,15 +44,16 @@ const BESIDE_IDLE: usize = 3;
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let setup = PairSetup { link: LinkSpec::direct(RATE), pinned: true };
     let interval = Nanos::from_millis(conditions.pick(2, 2, 5));
-    let idle_count = conditions.pick(20, 500, 2_000);
+    let idle_count = idle::possible(conditions.pick(20, 500, 10_000));
     let mut contest = Contest::new(setup, 1, conditions);
-    let mut idle: Vec<TcpStream> = Vec::new();
+    let mut idle = None;
     for (name, count, has_idle) in WORLDS {
         conditions.progress(format_args!("{name}"));
         let plan = TcpPlan { link: LINK, ..TcpPlan::default() };
         let mut world = TcpWorld::create_as(TcpStack::Punctual, plan, &setup, conditions)?;
         if has_idle {
-            idle = world.open_idle(idle_count)?;
+            let progress = |open| conditions.progress(format_args!("{open} idle connections"));
+            idle = Some(Idle::open(&world, idle_count, progress)?);
         }
         let qos = Qos::LowDelay { interval: interval * count as u64, units: UNITS };
         let (caller, class) = (world.call_in_turns(qos, count)?, world.class(qos));
@@ -58,12 +63,30 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let witness = conditions.witness()?;
     let (count, length) = conditions.rounds((6, 1_000), (25, 2_000));
     contest.rounds("", count, 0, &block(length, interval, BYTES))?;
+    let found = idle.as_ref().map(Found::of).transpose()?.unwrap_or_default();
     // Connections end before the hosts do.
     drop(idle);
-    judged(witness, |excuses| Ok(judge(&contest.contenders, idle_count, excuses)))
+    judged(witness, |excuses| Ok(judge(&contest.contenders, found, excuses)))
 }
 
-fn judge(contenders: &[Contender], idle: usize, excuses: &Excuses) -> Measured {
+/// What was found of the idle connections.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    /// How many were open until the end.
+    open: usize,
+    /// Resident memory that each took, and what of it is buffers, in bytes.
+    each_bytes: f64,
+    buffers_bytes: u64,
+}
+
+impl Found {
+    fn of(idle: &Idle) -> anyhow::Result<Self> {
+        let open = idle.open_count()?;
+        Ok(Self { open, each_bytes: idle.each_bytes, buffers_bytes: Idle::buffer_bytes_each()? })
+    }
+}
+
+fn judge(contenders: &[Contender], idle: Found, excuses: &Excuses) -> Measured {
     let columns = "world, samples, p50_us, mean_us, p99_us, p999_us, max_us, excused, lost";
     let mut measured = Measured::new("world", columns);
     for one in contenders {
@@ -74,7 +97,7 @@ fn judge(contenders: &[Contender], idle: usize, excuses: &Excuses) -> Measured {
         let side = |world: usize| &contenders[world].sides[0];
         compare(side(BASE), side(world), side(AGAIN), statistic, excuses)
     };
-    let beside = format!("4 connections beside {idle} idle ones");
+    let beside = format!("4 connections beside {} idle ones", idle.open);
     for (world, name, statistic, limit) in [
         (OF_MANY, "64 connections", Statistic::P99, 1.1),
         (BESIDE_IDLE, beside.as_str(), Statistic::Median, 1.05),
@@ -90,6 +113,12 @@ fn judge(contenders: &[Contender], idle: usize, excuses: &Excuses) -> Measured {
     }
     let lost: u64 = contenders.iter().map(|one| one.lost[0]).sum();
     measured.at_most("round trips without an answer in time", lost as f64, 0.0);
+    let besides = (idle.each_bytes - idle.buffers_bytes as f64) / 1_024.0;
+    let name = format!(
+        "KiB of resident memory of an idle connection, besides the {} KiB of its buffers and rings",
+        idle.buffers_bytes / 1_024
+    );
+    measured.at_most(name, besides, 16.0);
     let series = contenders.iter().enumerate().map(|(colour, one)| {
         Series::new(one.name, colour, exceedance(&one.sides[0], excuses)).dashed(colour == AGAIN)
     });
