@@ -75,6 +75,27 @@ fn in_kernel(network: &Network, end: usize) -> Vec<String> {
     all
 }
 
+/// Channels that the classifier of a device lets in, by the kernel's table.
+fn filters(network: &Network, end: usize) -> Option<usize> {
+    let shown = bpftool(&format!("prog show id {}", program(network, end)))?;
+    let maps = shown["map_ids"].as_array().expect("maps");
+    let is_filters = |id: &&serde_json::Value| {
+        bpftool(&format!("map show id {id}")).is_some_and(|map| map["name"] == "filters")
+    };
+    let map = maps.iter().find(is_filters).expect("the table of channels");
+    Some(bpftool(&format!("map dump id {map}"))?.as_array().expect("entries").len())
+}
+
+/// Checks that the classifier of `b` lets in so many channels, and that `b` counts nothing else: neither another filter nor a channel
+/// without one.
+fn check_filters(network: &Network, b: &Endsystem, channels: usize) {
+    let is_so = || {
+        let audit = b.status().expect("status").audit.expect("of its own user");
+        audit.wrong.is_empty() && filters(network, 1).is_none_or(|filters| filters == channels)
+    };
+    eventually("the filters are those of the channels", is_so);
+}
+
 /// The kernel frees objects some time after the last user has gone, and does not reuse an id for a long time.
 fn are_gone(objects: &[String]) {
     for object in objects {
@@ -98,7 +119,10 @@ fn daemons_over_xdp_survive_devices_and_leave_none_changed() {
 
     let (on_a, on_b) = (start(&network, &folder, 0), start(&network, &folder, 1));
     let (a, b) = (on_a.connect(), on_b.connect());
-    drop(stream(&a, &b, 20_000));
+    let (channel, receiver) = stream(&a, &b, 20_000);
+    check_filters(&network, &b, 1);
+    drop((channel, receiver));
+    check_filters(&network, &b, 0);
     let link = a.status().expect("status").engine.links[0].clone();
     assert!(link.mode.starts_with("xdp ("), "{link:?}");
     assert_eq!(link.facts.get("napi_priority"), Some("40"), "{link:?}");

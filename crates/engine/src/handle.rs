@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use punctual_os::heap::Lease;
 use punctual_os::now;
 use punctual_os::realtime::RealTime;
-use punctual_proto::api::UserId;
+use punctual_proto::api::{Account, UserId};
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::{Decided, Decision, Node};
@@ -243,6 +243,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// See [`EngineHandle::call`].
     pub fn link_reports(&self) -> Result<Vec<LinkReport>, CallError> {
         self.ask(|processor, _| processor.link_reports())
+    }
+
+    /// Compares the filters of the drivers with the node's channels, behind messages (as [`Self::call_in_background`]).
+    ///
+    /// # Errors
+    /// See [`Self::call`].
+    pub fn filter_accounts(&self) -> Result<Vec<Account>, CallError> {
+        ask_on(self.inner.shared.background(), Processor::filter_accounts)
     }
 
     /// Closes every channel, waits until the node is quiet or its grace period is over, and ends the thread.

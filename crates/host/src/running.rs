@@ -21,7 +21,8 @@ use punctual_os::calls::{self, Forbidden};
 use punctual_os::realtime::RealTime;
 use punctual_os::{heap, now};
 use punctual_proto::api::{
-    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
+    Account, BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError,
+    UserId,
 };
 use punctual_proto::config::{LinkConfig, NodeConfig};
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
@@ -242,6 +243,10 @@ impl Host for EngineHost {
         F: FnOnce(&mut Node<Self::Memory>, Instant) -> R + Send + 'static,
     {
         self.engine.call_in_background(request).map_err(|_| HostGone)
+    }
+
+    fn filter_accounts(&self) -> Result<Vec<Account>, HostGone> {
+        self.engine.filter_accounts().map_err(|_| HostGone)
     }
 
     fn watch(

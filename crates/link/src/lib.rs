@@ -203,6 +203,11 @@ pub trait Link: Send {
         Ok(())
     }
 
+    /// The filters that the driver has; `None`: it does not classify, or does not keep them.
+    fn filters(&self) -> Option<Vec<Filter>> {
+        None
+    }
+
     /// Hands over packets of a TCP flow from now on, and keeps them from the kernel; replaces the filter of the same flow,
     /// whose token bucket is kept. To be called before the flow's first segment leaves.
     ///

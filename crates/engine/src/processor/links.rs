@@ -70,6 +70,16 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         if let Some(share) = &mut self.share {
             share.follow(&mut self.node, at, self.shared.counters());
         }
+        self.set_filters(at);
+        for port in &mut self.ports {
+            let capture = &mut self.programs.capture;
+            any |= port.transmit(&mut self.node, capture, at, self.shared.counters());
+        }
+        any
+    }
+
+    /// Tells the drivers which channels' packets come in.
+    pub(super) fn set_filters(&mut self, at: Instant) {
         while let Some((link, change)) = self.node.poll_filter() {
             let port = self.ports.get_mut(usize::from(link.0));
             if let Some(path) = port.and_then(|port| port.filter(change, self.shared.counters())) {
@@ -78,11 +88,6 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 self.node.abort_path(path, CloseReason::FilterRefused, at);
             }
         }
-        for port in &mut self.ports {
-            let capture = &mut self.programs.capture;
-            any |= port.transmit(&mut self.node, capture, at, self.shared.counters());
-        }
-        any
     }
 
     /// Hands out the queued packets, from `begun` on; returns the time.

@@ -12,7 +12,8 @@ use std::os::fd::BorrowedFd;
 
 use punctual_link::kernel::Mac;
 use punctual_link::{
-    FlowFilter, FlowKey, Frame, Link, LinkError, ListenerFilter, NextHop, Port, Received, Spins, Stream,
+    Filter, FlowFilter, FlowKey, Frame, Link, LinkError, ListenerFilter, NextHop, Port, Received, Spins,
+    Stream,
 };
 use punctual_proto::api::{self, CapturedKind, FilterChange, PacketOut, RtuId};
 use punctual_proto::config::{LinkConfig, Pacing};
@@ -153,6 +154,11 @@ impl DrivenLink {
             FilterChange::Set(filter) => Some(filter.path),
             FilterChange::Clear(_) | FilterChange::Neighbour(_) => None,
         }
+    }
+
+    /// The filters that the driver has; `None`: it keeps none.
+    pub fn filters(&self) -> Option<Vec<Filter>> {
+        self.driver.filters()
     }
 
     /// The way to `remote`.

@@ -16,7 +16,8 @@ impl<H: Host> Service<H> {
             return Ok(None);
         }
         let (accounts, waiting) = self.on_node(|node, _| (node.accounts(), node.waiting()))?;
-        let accounts: Vec<Account> = accounts.into_iter().chain(self.own_accounts()).collect();
+        let mut accounts: Vec<Account> = accounts.into_iter().chain(self.own_accounts()).collect();
+        accounts.extend(self.host.filter_accounts()?);
         let is_wrong = |account: &&Account| account.counted != account.held;
         let wrong = accounts.iter().filter(is_wrong).map(|account| WrongCount {
             what: account.what.to_owned(),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use punctual_analysis::{Contract, Instant, Nanos};
 use punctual_proto::api::{
-    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
+    Account, BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError,
+    UserId,
 };
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::memory::Memory;
@@ -78,6 +79,12 @@ pub trait Host {
     where
         R: Send + 'static,
         F: FnOnce(&mut Node<Self::Memory>, Instant) -> R + Send + 'static;
+
+    /// Compares the filters of the drivers with the channels that come in; empty where no driver has filters.
+    ///
+    /// # Errors
+    /// If the engine has stopped.
+    fn filter_accounts(&self) -> Result<Vec<Account>, HostGone>;
 
     /// From now on a ring of `doorbell` makes the node check the outgoing ring of `channel`, until
     /// [`Host::unwatch`]. Soon after that only the caller holds it. Rings of the doorbell beyond the contract

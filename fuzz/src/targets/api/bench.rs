@@ -20,7 +20,8 @@ use punctual_ipc::shm::Region;
 use punctual_ipc::socket::Peer;
 use punctual_ipc::wake::{Alarm, Rank};
 use punctual_proto::api::{
-    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
+    Account, BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError,
+    UserId,
 };
 use punctual_proto::config::NodeConfig;
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
@@ -116,6 +117,11 @@ impl Host for Engine {
         F: FnOnce(&mut Node<RingMemory>, Instant) -> R + Send + 'static,
     {
         Ok(request(&mut self.node.borrow_mut(), *self.now.borrow()))
+    }
+
+    fn filter_accounts(&self) -> Result<Vec<Account>, HostGone> {
+        // No driver is here.
+        Ok(Vec::new())
     }
 
     fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>, _: Option<UserId>) -> Result<Nanos, String> {

@@ -248,6 +248,10 @@ impl Link for FollowedLink {
         self.driver.as_mut().map_or(Ok(()), |driver| driver.clear_filter(path))
     }
 
+    fn filters(&self) -> Option<Vec<Filter>> {
+        Some(self.installed.filters.values().copied().collect())
+    }
+
     fn set_flow(&mut self, flow: &FlowFilter) -> Result<(), LinkError> {
         let result = self.driver.as_mut().map_or(Ok(()), |driver| driver.set_flow(flow));
         if result.is_ok() {
