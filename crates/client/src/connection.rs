@@ -69,7 +69,6 @@ pub(crate) struct Connection {
     pub(crate) embedded: Option<EmbeddedHost>,
 }
 
-/// Takes a lock that a panic of an application cannot poison: its content is consistent between statements.
 /// All of a list that comes in pages: `page` gets the last item that is known, and returns those behind it, and whether there are
 /// more.
 pub(crate) fn all_pages<T>(
@@ -86,6 +85,7 @@ pub(crate) fn all_pages<T>(
     }
 }
 
+/// Takes a lock that a panic of an application cannot poison: its content is consistent between statements.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
