@@ -472,6 +472,32 @@ fn a_channel_across_a_broken_link_is_notified_and_stays_known() {
     }
 }
 
+/// A host whose own stage is broken tells the ends of a channel that is opened across it at once, also where it only forwards: ends that
+/// know no other channel there would take the promise for good until the report is repeated.
+#[test]
+fn a_forwarder_tells_the_ends_of_a_new_channel_of_its_broken_stage_at_once() {
+    let mut world = World::line(3, RATE);
+    let own = world.open(1, 2, contract()).expect("it fits");
+    for number in 0..600 {
+        own.outbox.send(&pattern(1, number, BYTES as usize), world.now);
+        world.nodes[1].handle_ring(own.source, world.now);
+        world.run_for(Nanos::from_millis(5));
+        while own.inbox.recv(|_, _| {}) {}
+        if number % 20 == 0 {
+            world.nodes[1].record_wake(LATE, world.now);
+        }
+    }
+    assert_eq!(world.nodes[1].status(world.now).broken.len(), 1, "its processor");
+    assert!(named(&world, 0).is_empty() && world.nodes[0].status(world.now).broken.is_empty());
+    let across = world.open(0, 2, contract()).expect("degraded, as the operator chose");
+    world.run_for(Nanos::from_millis(200));
+    for (node, channel) in [(0, across.source), (2, across.sink)] {
+        let broken = world.nodes[node].channel(channel).expect("open").broken;
+        let named: Vec<_> = broken.iter().map(|stage| stage.name()).collect();
+        assert_eq!(named, ["processor of h2"], "h{}", node + 1);
+    }
+}
+
 /// A channel that does not cross the link gets no notice of it, also at the host that gets the report.
 #[test]
 fn channels_elsewhere_are_not_notified_of_a_broken_link() {

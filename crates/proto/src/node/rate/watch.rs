@@ -194,6 +194,27 @@ mod tests {
         watch.observed().map(|found| (found.rate.0, found.at_least))
     }
 
+    /// A drain rate is observed by two checks in a row. One before a pause, or before the neighbour has started again, is not the one
+    /// before: the link may have been idle meanwhile.
+    #[test]
+    fn checks_on_both_sides_of_a_gap_do_not_agree() {
+        let second = Nanos::from_secs(1);
+        let behind = (second, 9_000_000, 5_000_000);
+        assert_eq!(seen(&[behind, behind]), Some((40_000_000, false)));
+        let pause = (RATE_LOOK_MAX + Nanos(1), 0, 0);
+        assert_eq!(seen(&[behind, pause, behind]), Some((40_000_000, true)));
+        assert_eq!(seen(&[behind, pause, behind, behind]), Some((40_000_000, false)));
+        let mut watch = DrainWatch::default();
+        // The neighbour counts from zero again after the second.
+        for (sent, received, at) in
+            [(0, 0, 1), (9_000_000, 5_000_000, 2), (18_000_000, 100, 3), (27_000_000, 5_000_100, 4)]
+        {
+            let at = Instant(7) + second * at;
+            watch.observe(LinkSample { sent, received, at, now: at }, BitRate(80_000_000), 1_530, Ppm(0));
+        }
+        assert_eq!(watch.observed().map(|found| (found.rate.0, found.at_least)), Some((40_000_000, true)));
+    }
+
     /// The error is a packet more or less in what came out, rounded down, and the clocks' drift. It is never
     /// more than the rate.
     #[test]
