@@ -208,12 +208,15 @@ impl Edf {
     fn test(&mut self, demand: &Demand, bound: Nanos) -> Result<(), Refusal> {
         self.used.check(demand, &self.model)?;
         let refusal = |reason, possible| Refusal { reason, bound_possible: possible, period_possible: None };
-        match self.smallest_blocking_until(demand, bound.min(BOUND_MAX)) {
-            // A possible bound is more than the release latency, because a message takes at least a
-            // nanosecond.
-            Ok(possible) if possible <= bound => Ok(()),
+        // A possible bound is more than the release latency, because a message takes at least a nanosecond.
+        if self.smallest_blocking_until(demand, bound.min(BOUND_MAX)).is_ok_and(|possible| possible <= bound)
+        {
+            return Ok(());
+        }
+        // With a longer bound the newcomer's unit blocks more of the others.
+        match self.smallest(demand) {
             Ok(possible) => Err(refusal(RefusalReason::Bound { possible, limit: bound }, Some(possible))),
-            Err(_) => Err(refusal(RefusalReason::Others, self.smallest(demand).ok())),
+            Err(_) => Err(refusal(RefusalReason::Others, None)),
         }
     }
 

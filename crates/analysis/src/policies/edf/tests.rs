@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 use super::search::Interval;
 use super::*;
 use crate::policies::testing::{self, random_demand, random_model};
-use crate::stage::Interference;
+use crate::stage::{Blocking, Interference};
 
 const LIMIT: Nanos = Nanos::from_millis(400);
 
@@ -58,6 +58,39 @@ fn an_offer_is_the_smallest_bound_that_the_demand_bound_test_allows() {
         }
     }
     assert!(admitted > 1_000 && refused > 500, "{admitted} {refused}");
+}
+
+/// Holding a channel and offering it a bound are one decision: what is held is no shorter than the offer, whatever its unit blocks then,
+/// and a refusal names the bound of the offer, or none where there is none.
+#[test]
+fn a_refusal_names_the_bound_that_would_be_offered() {
+    let (mut granted, mut too_short, mut never) = (0, 0, 0);
+    for seed in 0..4_000 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let blocking = Blocking::LargestUnit { best_effort: Nanos(rng.random_range(0..3)) };
+        let interference = Interference::default();
+        let mut policy = Edf::new(StageModel { blocking, interference, utilisation_limit: Ppm::ONE });
+        for key in 0..4 {
+            let cost = rng.random_range(1..20);
+            let unit_cost_max = Nanos(rng.random_range(1..=cost));
+            let demand = Demand { unit_cost_max, ..testing::demand(cost, rng.random_range(20..100)) };
+            let bound = Nanos(rng.random_range(1..80));
+            let offered = policy.offer(&demand, BOUND_MAX).map(|offer| offer.bound);
+            match (offered, policy.hold(StageKey(key), &demand, bound)) {
+                (Ok(offered), Ok(())) if offered <= bound => granted += 1,
+                (Ok(offered), Err(refusal)) if offered > bound => {
+                    assert_eq!(refusal.bound_possible, Some(offered), "seed {seed}");
+                    too_short += 1;
+                }
+                (Err(_), Err(refusal)) => {
+                    assert_eq!(refusal.bound_possible, None, "seed {seed}");
+                    never += 1;
+                }
+                (offered, held) => panic!("seed {seed}: {offered:?}, {bound:?}: {held:?}"),
+            }
+        }
+    }
+    assert!(granted > 3_000 && too_short > 2_000 && never > 1_000, "{granted} {too_short} {never}");
 }
 
 fn policy_without(policy: &Edf, key: u64) -> Edf {
