@@ -55,6 +55,8 @@ pub(crate) struct Guard {
     update: (u32, u32, u16),
     max_window: u32,
     granted: Option<u32>,
+    /// End of the window that the peer announced last, also where it has taken a part of it back.
+    edge: Option<u32>,
     scale: u8,
 }
 
@@ -64,13 +66,15 @@ impl Guard {
     pub(crate) fn new(syn: &Segment, has_timestamps: bool, now: Instant) -> Self {
         let recent = syn.timestamp.map_or(0, |(value, _)| value);
         let next = syn.seq.wrapping_add(1);
+        let granted = syn.ack.map(|ack| ack.wrapping_add(u32::from(syn.window)));
         Self {
             has_timestamps: has_timestamps && syn.timestamp.is_some(),
             recent: (recent, now),
             last_ack_sent: next,
             update: (syn.seq, syn.ack.unwrap_or(0), syn.window),
             max_window: u32::from(syn.window),
-            granted: syn.ack.map(|ack| ack.wrapping_add(u32::from(syn.window))),
+            granted,
+            edge: granted,
             scale: syn.scale.unwrap_or(0),
         }
     }
@@ -165,12 +169,20 @@ impl Guard {
             || (is_same && window < segment.window);
         if is_newer && current == ack {
             self.update = (segment.seq, ack, segment.window);
-            self.max_window = self.max_window.max(u32::from(segment.window) << self.scale);
+            let window = u32::from(segment.window) << self.scale;
+            self.max_window = self.max_window.max(window);
+            self.edge = Some(ack.wrapping_add(window));
         } else if window != segment.window {
             changes.window = Some(window);
         }
         self.keep_edge(&mut changes, segment, current, place);
         changes
+    }
+
+    /// The number of a segment without data, in place of `seq`: one beyond the window that the peer announced would be ignored, with its
+    /// acknowledgement and its window (RFC 9293 3.10.7.4, first). A probe of a closed window is beyond it.
+    pub(crate) fn bare(&self, seq: u32) -> u32 {
+        self.edge.map_or(seq, |edge| earlier(seq, edge))
     }
 
     /// The window field that repeats what the machine was given last, beside an acknowledgement of `una`.

@@ -261,6 +261,40 @@ fn full_windows_in_both_directions_do_not_lock() {
     assert!(is_done, "{} and {} bytes", streams[0].read, streams[1].read);
 }
 
+/// Both windows are closed, and have been probed, for as long as neither program reads. Whichever reads first gets all that the other
+/// writes, though that one reads nothing meanwhile; then the other direction goes on, too. With losses of acknowledgements as well.
+#[test]
+fn windows_that_were_closed_in_both_directions_open_again() {
+    for (seed, lost_percent, closed_secs) in [(1, 0, 1), (2, 0, 30), (3, 0, 200), (4, 200, 10), (5, 200, 60)] {
+        let mut network = Network::new(seed, Faults::default());
+        let config = Config { receive_bytes: 3_000, ..Config::default() };
+        let ids = network.open(false, &config);
+        network.faults.lost = lost_percent;
+        let mut streams = [Stream::new(0, 30_000), Stream::new(1, 30_000)];
+        network.run(Nanos::from_secs(closed_secs), |network| {
+            for side in 0..2 {
+                streams[side].write(network.at(side, ids[side]));
+            }
+            false
+        });
+        assert!(streams[0].read == 0 && streams[1].read == 0);
+        let reads_one = network.run(Nanos::from_secs(600), |network| {
+            for side in 0..2 {
+                streams[side].write(network.at(side, ids[side]));
+            }
+            streams[0].read(network.at(1, ids[1]));
+            streams[0].read == 30_000
+        });
+        assert!(reads_one, "seed {seed}: {} bytes while the other reads nothing", streams[0].read);
+        let reads_both = network.run(Nanos::from_secs(600), |network| {
+            streams[1].write(network.at(1, ids[1]));
+            streams[1].read(network.at(0, ids[0]));
+            streams[1].read == 30_000
+        });
+        assert!(reads_both, "seed {seed}: {} bytes", streams[1].read);
+    }
+}
+
 /// RFC 9293 3.8.3: a listener replies to a SYN six times within a minute, then it drops the attempt.
 #[test]
 fn a_listener_gives_up_after_six_answers() {

@@ -156,6 +156,9 @@ impl Connection {
                 }
                 self.acknowledge_in_parts(now, (segment, changes), packet, reply);
                 self.deliver(now, segment, packet, changes, reply);
+                if is_old(segment, place) {
+                    self.renumber(reply);
+                }
                 self.note_loss(now);
                 self.rtt.acknowledged(self.place().una, now);
                 self.plan_probe(now);
@@ -240,7 +243,24 @@ impl Connection {
 
     /// An acknowledgement of all received data: <SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>.
     pub(super) fn answer(&mut self, now: Instant, reply: &mut Vec<u8>) {
-        self.write_at(self.numbers.sent(), &[], now, reply);
+        let seq = self.numbers.sent();
+        self.write_at(self.guard.as_ref().map_or(seq, |guard| guard.bare(seq)), &[], now, reply);
+    }
+
+    /// Every second reply to an old segment has the number behind all that was sent. A peer that has taken the probe of its window, whose
+    /// answer was lost, takes no segment before that, nor its acknowledgement; one that has not takes none behind its window.
+    fn renumber(&mut self, reply: &mut [u8]) {
+        let seq = self.numbers.sent();
+        self.misfits.was_first_reply = !self.misfits.was_first_reply;
+        if self.misfits.was_first_reply {
+            return;
+        }
+        edge::edit(reply, |tcp| {
+            if tcp.segment_len() == 0 && !tcp.rst() {
+                edge::set_seq(tcp, seq);
+            }
+        });
+        edge::seal(reply);
     }
 
     /// Writes data at `seq`, with what belongs to it.

@@ -48,6 +48,8 @@ struct Misfits {
     is_opened_again: bool,
     /// A SYN in TIME-WAIT was answered by an acknowledgement.
     has_answered_syn: bool,
+    /// The last reply to an old segment had the number of the peer's window.
+    was_first_reply: bool,
 }
 
 /// Segments that leave beside the machine, to find out what has arrived.

@@ -141,7 +141,7 @@ impl Connection {
             return;
         }
         let (clock, echo) = (self.clock(now), self.guard.as_ref().map_or(0, |guard| guard.echo()));
-        let (numbers, urgent) = (&mut self.numbers, &self.urgent);
+        let (numbers, urgent, guard) = (&mut self.numbers, &self.urgent, self.guard.as_ref());
         let mut acknowledged = None;
         edge::edit(packet, |tcp| {
             let machine_seq = tcp.seq_number().0 as u32;
@@ -149,8 +149,9 @@ impl Connection {
             // After a timeout the machine counts from the oldest byte again, in bare acknowledgements too.
             // The peer may have received that byte: the segment would be before its window, and the peer
             // would ignore the acknowledgement. If both ends do so, the connection is stuck.
-            if tcp.segment_len() == 0 && !tcp.rst() {
-                seq = later(seq, numbers.sent());
+            if tcp.segment_len() == 0 {
+                seq = if tcp.rst() { seq } else { later(seq, numbers.sent()) };
+                seq = guard.map_or(seq, |guard| guard.bare(seq));
             }
             edge::set_seq(tcp, seq);
             edge::set_timestamp(tcp, clock, if tcp.ack() { echo } else { 0 });
