@@ -210,7 +210,7 @@ impl SharedConnection {
     }
 
     /// Why there is no connection any more.
-    fn end(&self) -> Error {
+    pub(crate) fn end(&self) -> Error {
         lock(&self.last_error).clone().map_or(Error::Disconnected, Error::from)
     }
 

@@ -43,10 +43,14 @@ pub(crate) fn check(secrets: &Secrets, ack: &Segment, now: Instant) -> Option<u1
     is_good.then(|| SIZES[size as usize])
 }
 
-/// The timestamp that replies to `syn`: `clock` with the lowest bits replaced by its options.
+/// The timestamp that replies to `syn`: the latest one up to `clock` whose lowest bits are its options. One behind `clock` would have
+/// the peer drop what follows as old (RFC 7323 5.3), until the clock has come so far.
 pub(crate) fn options(syn: &Segment, clock: u32) -> u32 {
     let scale = syn.scale.map_or(NO_SCALE, u32::from);
-    (clock & !OPTION_BITS) | scale | (u32::from(syn.sack) << 4)
+    let options = scale | (u32::from(syn.sack) << 4);
+    let is_later = options > clock & OPTION_BITS;
+    let stamp = (clock & !OPTION_BITS) | options;
+    if is_later { stamp.wrapping_sub(OPTION_BITS + 1) } else { stamp }
 }
 
 /// Scale and SACK from the echoed clock value.
@@ -77,6 +81,21 @@ mod tests {
         assert_eq!(read_options(options(&syn(), 0xffff_ffff)), (Some(7), true));
         let plain = Segment { scale: None, sack: false, ..syn() };
         assert_eq!(read_options(options(&plain, 0)), (None, false));
+    }
+
+    /// RFC 7323 5.3: a peer drops a segment whose timestamp is before the last one. So that of a cookie is not after the clock, and at
+    /// most 31 ms before it.
+    #[test]
+    fn the_timestamp_of_a_cookie_is_never_ahead_of_the_clock() {
+        for clock in (0..200).chain(u32::MAX - 100..=u32::MAX) {
+            for (scale, sack) in
+                [(None, false), (None, true), (Some(0), false), (Some(7), true), (Some(14), true)]
+            {
+                let stamp = options(&Segment { scale, sack, ..syn() }, clock);
+                assert!(clock.wrapping_sub(stamp) <= OPTION_BITS, "{clock} {stamp}");
+                assert_eq!(read_options(stamp), (scale, sack));
+            }
+        }
     }
 
     /// The layout of a cookie: five bits of time, three of the size, 24 of the hash. So cookies of neighbouring slots

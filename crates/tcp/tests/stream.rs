@@ -265,7 +265,8 @@ fn full_windows_in_both_directions_do_not_lock() {
 /// writes, though that one reads nothing meanwhile; then the other direction goes on, too. With losses of acknowledgements as well.
 #[test]
 fn windows_that_were_closed_in_both_directions_open_again() {
-    for (seed, lost_percent, closed_secs) in [(1, 0, 1), (2, 0, 30), (3, 0, 200), (4, 200, 10), (5, 200, 60)] {
+    for (seed, lost_percent, closed_secs) in [(1, 0, 1), (2, 0, 30), (3, 0, 200), (4, 200, 10), (5, 200, 60)]
+    {
         let mut network = Network::new(seed, Faults::default());
         let config = Config { receive_bytes: 3_000, ..Config::default() };
         let ids = network.open(false, &config);

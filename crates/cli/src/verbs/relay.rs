@@ -26,6 +26,8 @@ use wire::{WireEnd, WireListener, check_reserved, refusal_line};
 
 /// How long to wait for a connection before the relay looks whether its daemon is still there.
 const ACCEPT_WAIT: Duration = Duration::from_millis(200);
+/// How long the relay goes on connecting for a program that has closed its direction.
+const CLOSED_WAIT: Duration = Duration::from_secs(10);
 /// Pause after a listener has failed, for example because file descriptors have run out.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -284,7 +286,7 @@ fn to_peer(
     peer: &WireEnd,
 ) -> Ended {
     let begun = Instant::now();
-    match peer.connect(endsystem, qos) {
+    match peer.connect(endsystem, qos, || waits(program, begun.elapsed())) {
         Ok(wire) => {
             forward_at_once(&wire, program);
             ended(Some(wire.peer_addr()), address, begun, carry(wire, program))
@@ -295,6 +297,19 @@ fn to_peer(
             Ended { peer: None, program: address, in_bytes: 0, out_bytes: 0, lasted_ns: lasted(begun), error }
         }
     }
+}
+
+/// Whether a program still waits for its connection, `waited` after it has asked for it. One that has reset its own does not. One that
+/// has closed its direction may wait for bytes all the same; but few do for so long.
+fn waits(program: &KernelStream, waited: Duration) -> bool {
+    let mut wait = [PollFd::new(program, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let seen = match poll(&mut wait, Some(&now)) {
+        Ok(_) => wait[0].revents(),
+        Err(_) => PollFlags::empty(),
+    };
+    let is_gone = seen.intersects(PollFlags::HUP | PollFlags::ERR);
+    !is_gone && (waited < CLOSED_WAIT || !seen.contains(PollFlags::RDHUP))
 }
 
 /// Switches Nagle's algorithm off on both sides: the programs' own kernels have decided already how long bytes wait, and a

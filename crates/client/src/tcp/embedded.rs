@@ -1,7 +1,7 @@
 //! Connections of an engine in this process.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use punctual_engine::EngineHandle;
@@ -13,11 +13,12 @@ use punctual_ipc::api::TcpSetting;
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_proto::Nanos;
 
+use super::patience::{Nothing, Patience};
 use super::rings::Rings;
 use super::{Ended, Promise, Qos, Status, TcpError};
 use crate::connection::Connection;
 
-/// How long a connection may take to open.
+/// How long admission may take to decide about a connection that came.
 const OPEN_WAIT: Duration = Duration::from_secs(180);
 
 /// A connection of the engine.
@@ -40,20 +41,27 @@ pub(super) fn wish(qos: Qos, config: TcpConfig, handler_time: Nanos) -> TcpWish 
     TcpWish { class: qos.class(), config, handler_time }
 }
 
-pub(super) fn connect(host: &EmbeddedHost, peer: SocketAddr, wish: &TcpWish) -> Result<Opened, TcpError> {
-    opened(host, parts(host.connect_tcp(peer, wish)?))
+pub(super) fn connect(
+    host: &EmbeddedHost,
+    peer: SocketAddr,
+    wish: &TcpWish,
+    patience: &mut Patience<'_>,
+) -> Result<Opened, TcpError> {
+    opened(host, parts(host.connect_tcp(peer, wish)?), patience)
 }
 
 /// The connection once it is open. One that does not open is given back: no program would end it.
-fn opened(host: &EmbeddedHost, (connected, rings, ends): Opened) -> Result<Opened, TcpError> {
-    let error = match connected.news.recv_timeout(OPEN_WAIT) {
+fn opened(
+    host: &EmbeddedHost,
+    (connected, rings, ends): Opened,
+    patience: &mut Patience<'_>,
+) -> Result<Opened, TcpError> {
+    let error = match patience.receive(&connected.news) {
         Ok(TcpNews::Open) => return Ok((connected, rings, ends)),
         Ok(TcpNews::Ended(why)) => TcpError::Peer { peer: ends[1], why: api_end(why) },
         Ok(TcpNews::Refused(refusal)) => TcpError::Host(refusal.into()),
-        Err(RecvTimeoutError::Timeout) => TcpError::Late(ends[1]),
-        Ok(TcpNews::TimeWait | TcpNews::Rests | TcpNews::Over) | Err(RecvTimeoutError::Disconnected) => {
-            TcpError::Gone
-        }
+        Err(Nothing::GivenUp) => TcpError::Late(ends[1]),
+        Ok(TcpNews::TimeWait | TcpNews::Rests | TcpNews::Over) | Err(Nothing::Gone) => TcpError::Gone,
     };
     // An error means that the engine, and the connection with it, are gone.
     let _ = host.engine().release_tcp(connected.id);
@@ -76,7 +84,7 @@ pub(super) fn accept(
 ) -> Result<Option<Opened>, TcpError> {
     let Some(ends) = listening.accept(until)? else { return Ok(None) };
     // Admission decides about its handlers now.
-    opened(host, parts(ends)).map(Some)
+    opened(host, parts(ends), &mut Patience::of(Some(OPEN_WAIT))).map(Some)
 }
 
 type Handle = EngineHandle<OutboxReader, InboxWriter>;

@@ -19,6 +19,7 @@ mod lead;
 mod listener;
 mod options;
 mod path;
+mod patience;
 mod rings;
 mod side;
 mod stream;
@@ -27,13 +28,14 @@ mod stream_io;
 pub mod tokio;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use punctual_analysis::{BitRate, Contract, Nanos};
 use punctual_ipc::api::{Answer, ApiError, Request, TcpConnectionStatus, TcpListenerStatus, TcpPath};
 use punctual_proto::api::RtuClass;
 use thiserror::Error;
 
-use crate::connection::{Waiter, all_pages};
+use crate::connection::all_pages;
 use crate::endsystem::Endsystem;
 use crate::error::{Error, OpenError};
 
@@ -54,6 +56,7 @@ pub use punctual_ipc::api::{
 pub use stream::TcpStream;
 
 use listener::Listening;
+use patience::Patience;
 
 /// Smallest segment that a rate is divided into, in bytes of data: IPv6 with timestamps, in the smallest packets that hold
 /// them.
@@ -245,8 +248,8 @@ pub enum TcpError {
     /// The quality of service, or the peer's name, is out of range.
     #[error("{0}")]
     Qos(String),
-    /// The peer did not answer in time.
-    #[error("{0} did not answer within three minutes")]
+    /// The peer did not answer while the caller waited.
+    #[error("{0} did not answer in time")]
     Late(SocketAddr),
     /// The engine has ended.
     #[error("the engine has ended")]
@@ -268,12 +271,49 @@ impl Endsystem {
     /// # Errors
     /// See [`TcpError`]: a refusal names the handler that admission refuses, and why.
     pub fn connect_tcp(&self, peer: SocketAddr, qos: Qos) -> Result<TcpStream, TcpError> {
+        self.connect_patiently(peer, qos, &mut Patience::of(None))
+    }
+
+    /// Does what [`Endsystem::connect_tcp`] does, for `timeout` at most: after that the connection ends, and what this host has
+    /// reserved for it is given back.
+    ///
+    /// # Errors
+    /// See [`Endsystem::connect_tcp`]; [`TcpError::Late`] if it was not open in time.
+    pub fn connect_tcp_timeout(
+        &self,
+        peer: SocketAddr,
+        qos: Qos,
+        timeout: Duration,
+    ) -> Result<TcpStream, TcpError> {
+        self.connect_patiently(peer, qos, &mut Patience::of(Some(timeout)))
+    }
+
+    /// Does what [`Endsystem::connect_tcp`] does, as long as `goes_on` returns true: it is asked ten times a second.
+    ///
+    /// # Errors
+    /// See [`Endsystem::connect_tcp`]; [`TcpError::Late`] if it returned false before the connection was open.
+    pub fn connect_tcp_while(
+        &self,
+        peer: SocketAddr,
+        qos: Qos,
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Result<TcpStream, TcpError> {
+        self.connect_patiently(peer, qos, &mut Patience::asking(None, &mut goes_on))
+    }
+
+    fn connect_patiently(
+        &self,
+        peer: SocketAddr,
+        qos: Qos,
+        patience: &mut Patience<'_>,
+    ) -> Result<TcpStream, TcpError> {
         #[cfg(feature = "embedded")]
-        if self.connection.embedded.is_some() {
-            return self.connect_tcp_with(peer, qos, qos.settings());
+        if let Some(host) = &self.connection.embedded {
+            let opened =
+                embedded::connect(host, peer, &embedded::wish(qos, qos.settings(), Nanos::ZERO), patience)?;
+            return Ok(TcpStream::new(&self.connection, side::embedded(opened)));
         }
-        let shared = &self.connection.shared;
-        let reply = shared.ask(Request::ConnectTcp { peer, class: qos.class() }, Waiter::Caller)?;
+        let reply = side::ask_to_connect(&self.connection, peer, qos.class(), patience)?;
         Ok(TcpStream::new(&self.connection, side::connected(&self.connection, reply)?))
     }
 
@@ -289,7 +329,12 @@ impl Endsystem {
         settings: Settings,
     ) -> Result<TcpStream, TcpError> {
         let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
-        let opened = embedded::connect(host, peer, &embedded::wish(qos, settings, Nanos::ZERO))?;
+        let opened = embedded::connect(
+            host,
+            peer,
+            &embedded::wish(qos, settings, Nanos::ZERO),
+            &mut Patience::of(None),
+        )?;
         Ok(TcpStream::new(&self.connection, side::embedded(opened)))
     }
 
@@ -308,7 +353,10 @@ impl Endsystem {
     ) -> Result<TcpStream, TcpError> {
         let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
         let wish = embedded::wish(qos, qos.settings(), handler_time);
-        let stream = TcpStream::new(&self.connection, side::embedded(embedded::connect(host, peer, &wish)?));
+        let stream = TcpStream::new(
+            &self.connection,
+            side::embedded(embedded::connect(host, peer, &wish, &mut Patience::of(None))?),
+        );
         Ok(stream.declaring(qos, handler_time))
     }
 

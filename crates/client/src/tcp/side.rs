@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use punctual_ipc::api::{Answer, Request, TcpSetting};
 use punctual_ipc::ring::{InboxReader, OutboxWriter, RingHandles, RingShape};
+use punctual_proto::api::RtuClass;
 use punctual_proto::ids::ChannelId;
 
+use super::patience::{Nothing, Patience};
 use super::rings::Rings;
 use super::{Ended, State, Status, TcpError};
-use crate::connection::{Connection, Reply};
+use crate::connection::{Connection, Reply, may_wait};
 use crate::error::Error;
 use crate::events::ChannelEvents;
 use crate::processor::is_processor;
@@ -214,6 +216,28 @@ fn attach(
     events.add_closer(outbox.closer());
     shared.announce_attached(channel)?;
     Ok((Remote { channel, events }, Rings { outbox, inbox }))
+}
+
+/// The daemon's answer to a program that connects. One that waits no longer gives the connection up.
+pub(super) fn ask_to_connect(
+    connection: &Connection,
+    peer: SocketAddr,
+    class: RtuClass,
+    patience: &mut Patience<'_>,
+) -> Result<Reply, TcpError> {
+    let shared = &connection.shared;
+    may_wait().map_err(Error::from)?;
+    let (call, answer) = shared.start_call(Request::ConnectTcp { peer, class })?;
+    match patience.receive(&answer) {
+        Ok(reply) => Ok(reply),
+        Err(Nothing::Gone) => Err(shared.end().into()),
+        Err(Nothing::GivenUp) if shared.abandon(call) => {
+            shared.send_unanswered(Request::CancelTcp { call });
+            Err(TcpError::Late(peer))
+        }
+        // It has come in the meantime.
+        Err(Nothing::GivenUp) => Ok(shared.wait(&answer)?),
+    }
 }
 
 /// A connection with its rings, this host's address and the peer's.

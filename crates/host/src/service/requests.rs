@@ -131,6 +131,7 @@ impl<H: Host> Service<H> {
                 self.listen_tcp(client, account, id, local, (class, backlog))
             }
             Request::AcceptTcp { channel } => self.accept_tcp(client, account, id, channel),
+            Request::CancelTcp { call } => self.cancel_tcp(client, call),
             Request::TcpOutbox { channel } => self.tcp_outbox(client, channel),
             Request::ShutdownTcp { channel } => self.change_tcp(client, channel, DaemonTcp::shutdown),
             Request::SetTcp { channel, setting } => {

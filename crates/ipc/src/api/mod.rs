@@ -42,8 +42,8 @@ pub use tcp::{
 /// consist of two files, one for each writer, which programs seal; doorbells are sockets. 6: a channel's
 /// counters are in the daemon's file of its ring. 7: descriptors are within quotas. 8: handlers of programs;
 /// everything else is unchanged. 9: TCP of the host's own; everything else is unchanged. 10: captures, TCP over channels, options of
-/// TCP connections; everything else is unchanged.
-pub const VERSION: u32 = 10;
+/// TCP connections; everything else is unchanged. 11: calls of `ConnectTcp` can be given up; everything else is unchanged.
+pub const VERSION: u32 = 11;
 /// Oldest version of a client that the daemon serves: later versions only add to it.
 pub const VERSION_OLDEST: u32 = 7;
 /// Largest packet either way.

@@ -245,4 +245,10 @@ pub enum Request {
         /// Handle of the channel.
         channel: ChannelId,
     },
+    /// Gives up a call of `ConnectTcp` that is not answered yet: the connection ends, and what it holds is given back. The call is
+    /// answered all the same.
+    CancelTcp {
+        /// Number of the call.
+        call: u64,
+    },
 }

@@ -53,9 +53,15 @@ impl WireEnd {
         }
     }
 
-    pub(super) fn connect(&self, endsystem: &Endsystem, qos: Qos) -> Result<TcpStream, TcpError> {
+    /// Connects for a program, for as long as `goes_on` returns true; a reserved path is asked for until its hosts have answered.
+    pub(super) fn connect(
+        &self,
+        endsystem: &Endsystem,
+        qos: Qos,
+        goes_on: impl FnMut() -> bool,
+    ) -> Result<TcpStream, TcpError> {
         match self {
-            Self::Address(peer) => endsystem.connect_tcp(*peer, qos),
+            Self::Address(peer) => endsystem.connect_tcp_while(*peer, qos, goes_on),
             Self::Reserved(peer, deadline) => endsystem.connect_tcp_reserved(peer, qos, *deadline),
         }
     }

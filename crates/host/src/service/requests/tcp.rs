@@ -111,6 +111,25 @@ impl<H: Host> Service<H> {
         Ok(None)
     }
 
+    /// The program waits for this connection no longer.
+    pub(super) fn cancel_tcp(&mut self, client: ClientId, call: u64) -> Outcome {
+        let is_it = |end: &End| match &end.stage {
+            Stage::Tcp(tcp) => {
+                end.client == Some(client)
+                    && tcp.call == Some(call)
+                    && tcp.peer.is_some()
+                    && tcp.path.is_none()
+            }
+            _ => false,
+        };
+        let channel = self.ends.iter().find(|(_, end)| is_it(end)).map(|(channel, _)| *channel);
+        // It may have opened, or failed, a moment ago: the answer is on its way.
+        let Some(channel) = channel else { return done() };
+        self.fail_tcp(channel, ApiError::Tcp("the program has given the connection up".into()));
+        self.close_end(channel);
+        done()
+    }
+
     fn take_end(&mut self, account: UserId, bytes: u64) -> Result<(), ApiError> {
         self.take(account, Resource::Channels, 1)?;
         let taken = self.take(account, Resource::BufferBytes, bytes);
