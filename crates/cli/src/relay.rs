@@ -1,12 +1,14 @@
 //! Copies bytes between two streams, in both directions, until both are closed. One thread serves one pair.
 //!
 //! If one side ends its stream, the other sees the end after the last byte. If one side resets its connection, the other
-//! is reset, too. Memory is bounded: one buffer for each direction.
+//! is reset, too, also while bytes for it wait. If this process is killed, the program sees a reset: not every byte has come. Memory is
+//! bounded: one buffer for each direction.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream as KernelStream};
 use std::time::Duration;
 
+use punctual::Endsystem;
 use punctual::tcp::TcpStream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
@@ -15,7 +17,7 @@ use rustix::net::sockopt::set_socket_linger;
 const BUFFER_BYTES: usize = 32 * 1024;
 /// How long the peer may take to acknowledge the last bytes.
 const LAST_BYTES_WAIT: Duration = Duration::from_secs(60);
-/// How often to check both sides if no event was reported.
+/// How often to check both sides, and the engine, if no event was reported.
 const IDLE_CHECK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// One direction.
@@ -116,23 +118,39 @@ pub struct Carried {
     pub error: Option<io::Error>,
 }
 
-/// Forwards bytes between a stream on the network and one of a program until both sides have closed.
-pub fn carry(mut wire: TcpStream, program: &KernelStream) -> Carried {
+/// Forwards bytes between a stream on the network, of `endsystem`, and one of a program until both sides have closed.
+pub fn carry(mut wire: TcpStream, program: &KernelStream, endsystem: &Endsystem) -> Carried {
     let (mut inward, mut outward) = (Direction::new(), Direction::new());
     wire.set_nonblocking(true);
+    reset_program(program);
     let result = program.set_nonblocking(true).and_then(|()| {
         while !(inward.is_closed && outward.is_closed) {
-            if !turn(&mut wire, program, &mut inward, &mut outward)? {
-                wait(&wire, program, &mut inward, &mut outward)?;
+            if !turn(&mut wire, program, &mut inward, &mut outward)?
+                && !wait(&wire, program, &mut inward, &mut outward)?
+            {
+                check(&mut wire, program, endsystem)?;
             }
         }
         // If the relay ended before, the bytes that have not left yet would be lost.
         wire.wait_sent(LAST_BYTES_WAIT).map(drop)
     });
-    if result.is_err() {
-        reset(&wire, program);
+    match &result {
+        // All was carried: closing the program's socket is no reset.
+        Ok(()) => drop(set_socket_linger(program, None)),
+        Err(_) => reset(&wire, program),
     }
     Carried { in_bytes: inward.total, out_bytes: outward.total, error: result.err() }
+}
+
+/// Looks for the end of what waits: a side that is gone may be one that nothing is read from now, and nothing is reported of an engine.
+fn check(wire: &mut TcpStream, program: &KernelStream, endsystem: &Endsystem) -> io::Result<()> {
+    if let Some(error) = endsystem.ended() {
+        return Err(io::Error::other(error));
+    }
+    match wire.take_error() {
+        Some(error) => Err(error),
+        None => program.take_error()?.map_or(Ok(()), Err),
+    }
 }
 
 /// Resets both sides.
@@ -172,13 +190,14 @@ fn turn(
     Ok(moved)
 }
 
-/// Waits until a source may have bytes that are wanted, or a target room for those that wait.
+/// Waits until a source may have bytes that are wanted, or a target room for those that wait; `false` if nothing was reported for a
+/// while.
 fn wait(
     wire: &TcpStream,
     program: &KernelStream,
     inward: &mut Direction,
     outward: &mut Direction,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let flags = |wanted: bool, flag| if wanted { flag } else { PollFlags::empty() };
     let of_program = flags(outward.wants_bytes(), PollFlags::IN) | flags(inward.is_pending(), PollFlags::OUT);
     let room = wire.room_fd();
@@ -187,26 +206,30 @@ fn wait(
         PollFd::new(&room, flags(outward.is_pending(), PollFlags::IN)),
         PollFd::new(program, of_program),
     ];
-    // A program that is gone would be reported each time, also while nothing can be done about it.
-    let count = if of_program.is_empty() { 2 } else { 3 };
+    // A program that has closed both directions would be reported each time, also while nothing can be done about it. One that has
+    // reset its connection is reported whatever is asked for.
+    let count = if of_program.is_empty() && inward.is_closed { 2 } else { 3 };
     match poll(&mut waits[..count], Some(&IDLE_CHECK)) {
         Ok(0) => {
             // No event may be lost for longer than this.
             for direction in [inward, outward] {
                 (direction.is_dry, direction.is_stuck) = (false, false);
             }
-            return Ok(());
+            return Ok(false);
         }
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
     let [of_wire, of_room, of_program] = waits.map(|wait| wait.revents());
+    if of_program.contains(PollFlags::ERR) {
+        program.take_error()?.map_or(Ok(()), Err)?;
+    }
     let is_over = of_program.intersects(PollFlags::HUP | PollFlags::ERR);
     inward.is_dry &= of_wire.is_empty();
     inward.is_stuck &= !(is_over || of_program.contains(PollFlags::OUT));
     outward.is_dry &= !(is_over || of_program.contains(PollFlags::IN));
     outward.is_stuck &= of_room.is_empty();
-    Ok(())
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -193,6 +193,81 @@ fn connections_of_a_program_reach_the_wire_and_resets_are_carried_over() {
     std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
 }
 
+/// A program or a peer that resets its connection while the other side takes no bytes ends it at once, and whoever gives up while the
+/// relay connects does not keep its place.
+#[test]
+fn whoever_gives_up_keeps_no_place() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    let file = configuration("given-up");
+    let socket = file.with_file_name("a.sock");
+    let daemon = Daemon::start(&a, &file);
+    let server = b.within(|| TcpListener::bind(address(B, 8_000))).expect("a server");
+    let arguments = format!("--from 127.0.0.1:7002 --connect {B}:8000 --count 3 --connections-max 1");
+    let relay = relay(&a, ("--socket", &socket), &arguments);
+    let connect = || a.within(|| TcpStream::connect(address("127.0.0.1", 7_002))).expect("to connect");
+    let reset = |stream: TcpStream| {
+        let now = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+        now.expect("a reset at the end");
+    };
+    let fill = |mut stream: &TcpStream| {
+        stream.set_write_timeout(Some(Duration::from_millis(500))).expect("a time");
+        while stream.write(&[7; 65_536]).is_ok() {}
+    };
+    // The program resets its connection, of which the peer reads nothing.
+    let program = connect();
+    let peer = server.accept().expect("a connection").0;
+    fill(&program);
+    reset(program);
+    peer.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let read = std::io::copy(&mut &peer, &mut std::io::sink());
+    assert_eq!(read.expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+    // The peer resets its connection, of which the program reads nothing.
+    let program = connect();
+    let peer = server.accept().expect("a connection").0;
+    fill(&peer);
+    reset(peer);
+    program.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let read = std::io::copy(&mut &program, &mut std::io::sink());
+    assert_eq!(read.expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+    // The peer's answer has no way back, and the program does not wait for it.
+    b.run(&format!("ip route add blackhole {A}/32"));
+    reset(connect());
+    let ended = relay.ended();
+    let errors: Vec<_> = ended.iter().map(|one| one["error"].as_str().unwrap_or_default()).collect();
+    assert!(errors[0].contains("Connection reset by peer"), "{errors:?}");
+    assert_eq!(errors[1], "the peer reset the connection");
+    assert!(errors[2].contains("did not answer in time"), "{errors:?}");
+    let mut list = on(&a, Path::new(PUNCTUAL), &["connections", "--json", "--socket"]);
+    let list = list.arg(&socket).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&list.stdout).trim(), "[]", "the daemon connects no longer");
+    drop(daemon);
+    std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
+}
+
+/// A program must not take for whole what a relay that was killed has passed on of a stream.
+#[test]
+fn a_relay_that_is_killed_resets_its_programs() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    let file = configuration("killed");
+    let server = b.within(|| TcpListener::bind(address(B, 8_000))).expect("a server");
+    let mut relay = relay(&a, ("--config", &file), &format!("--from 127.0.0.1:7002 --connect {B}:8000"));
+    let mut program = a.within(|| TcpStream::connect(address("127.0.0.1", 7_002))).expect("to connect");
+    let mut peer = server.accept().expect("a connection").0;
+    peer.write_all(&[7; 100]).expect("written");
+    program.set_read_timeout(Some(PATIENCE)).expect("a time");
+    program.read_exact(&mut [0; 100]).expect("bytes");
+    relay.0.kill().expect("killed");
+    assert_eq!(program.read(&mut [0]).expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+    drop(relay);
+    std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
+}
+
 /// By the daemon of the host, whose `connections` lists what the relay carries.
 #[test]
 fn a_relay_shares_the_engine_of_a_daemon() {
@@ -260,7 +335,7 @@ fn a_relay_ends_with_its_daemon() {
     if !privileged() {
         return;
     }
-    let (a, _b) = cable();
+    let (a, b) = cable();
     let file = configuration("gone");
     let socket = file.with_file_name("a.sock");
     let daemon = Daemon::start(&a, &file);
@@ -269,6 +344,13 @@ fn a_relay_ends_with_its_daemon() {
     let from_wire = relay(&a, ("--socket", &socket), &arguments);
     let arguments = format!("--from 127.0.0.1:7002 --connect {B}:7000 {class}");
     let from_program = relay(&a, ("--socket", &socket), &arguments);
+    // A connection that its peer has half closed, and whose program does not answer.
+    let program = a.within(|| TcpListener::bind(address("127.0.0.1", 7_001))).expect("a program");
+    let peer = b.within(|| TcpStream::connect(address(A, 7_000))).expect("to connect");
+    peer.shutdown(Shutdown::Write).expect("to close");
+    let mut silent = program.accept().expect("a connection").0;
+    silent.set_read_timeout(Some(PATIENCE)).expect("a time");
+    assert_eq!(silent.read(&mut [0]).expect("the end"), 0);
     drop(daemon);
     assert_eq!(from_wire.failed(), (Some(1), true));
     assert_eq!(from_program.failed(), (Some(1), true), "though no program has connected");

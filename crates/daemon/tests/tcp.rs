@@ -625,6 +625,12 @@ fn an_open_that_fails_leaves_nothing() {
     victim.kill().expect("killed");
     victim.wait().expect("gone");
     eventually("the program is gone", || least.lower_to(&holdings(daemon.pid(), &root)));
+    // A program that waits no longer takes nothing with it, however often it tries.
+    for _ in 0..2 * FLOWS_MAX {
+        let late = root.connect_tcp_timeout(at(1, 8_080), LOW_DELAY, Duration::from_millis(20));
+        assert!(matches!(late, Err(TcpError::Late(peer)) if peer == at(1, 8_080)), "{:?}", late.err());
+    }
+    eventually("what it gave up is gone", || least.lower_to(&holdings(daemon.pid(), &root)));
     network.run(1, &format!("ip route del blackhole {}/32", at(0, 0).ip()));
     opens();
     drop(daemon);

@@ -14,6 +14,7 @@ use punctual::tcp::{Qos, TcpError, TcpStream};
 use punctual::{BitRate, Endsystem, Error, Nanos, config};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_keepalive;
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, Usage, print_note};
@@ -28,6 +29,8 @@ use wire::{WireEnd, WireListener, check_reserved, refusal_line};
 const ACCEPT_WAIT: Duration = Duration::from_millis(200);
 /// How long the relay goes on connecting for a program that has closed its direction.
 const CLOSED_WAIT: Duration = Duration::from_secs(10);
+/// How long a program may take to accept a connection from the network.
+const PROGRAM_WAIT: Duration = Duration::from_secs(30);
 /// Pause after a listener has failed, for example because file descriptors have run out.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -86,6 +89,12 @@ pub struct Relay {
     /// With --class guaranteed: the period in which each connection gets its share of the processor.
     #[arg(long, value_name = "TIME", value_parser = values::span)]
     period: Option<Nanos>,
+    /// Idle time after which the relay asks on the network whether the peer is still there, at least 100ms.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::span)]
+    keep_alive: Nanos,
+    /// A connection ends if its peer leaves bytes, or the question of --keep-alive, unanswered for this time.
+    #[arg(long, value_name = "TIME", default_value = "15min", value_parser = values::span)]
+    user_timeout: Nanos,
     /// At most this many connections at a time; further ones wait. A connection that admission refuses is reset. If a quota of the
     /// user is full, a connection of a program is reset, and one from the network waits until there is room. With --listen, the
     /// relay takes about 280 KiB of its user's buffers (buffers_per_user_max) for each, from the beginning.
@@ -187,7 +196,7 @@ impl Relay {
                 }
                 match accepted {
                     Ok(Some(wire)) => {
-                        scope.spawn(move || tally.end(to_program(wire, to)));
+                        scope.spawn(move || tally.end(self.to_program(endsystem, wire, to)));
                     }
                     Ok(None) => tally.withdraw(),
                     Err(error) if is_final(&error) => return Err(error.into()),
@@ -223,13 +232,79 @@ impl Relay {
                 }
                 match accepted {
                     Some((program, address)) => {
-                        scope.spawn(move || tally.end(to_peer(endsystem, qos, (&program, address), peer)));
+                        scope.spawn(move || {
+                            tally.end(self.to_peer(endsystem, qos, (&program, address), peer))
+                        });
                     }
                     None => tally.withdraw(),
                 }
             }
             Ok(())
         })
+    }
+
+    fn to_program(&self, endsystem: &Endsystem, wire: TcpStream, to: SocketAddr) -> Ended {
+        let (begun, peer) = (Instant::now(), Some(wire.peer_addr()));
+        match KernelStream::connect_timeout(&to, PROGRAM_WAIT) {
+            Ok(program) => {
+                self.prepare(&wire, &program);
+                ended(peer, to, begun, carry(wire, &program, endsystem))
+            }
+            Err(error) => {
+                // If this fails, the peer is gone already.
+                let _ = wire.abort();
+                let error = io_error(&format!("{to}"), &error);
+                Ended {
+                    peer,
+                    program: to,
+                    in_bytes: 0,
+                    out_bytes: 0,
+                    lasted_ns: lasted(begun),
+                    error: Some(error),
+                }
+            }
+        }
+    }
+
+    fn to_peer(
+        &self,
+        endsystem: &Endsystem,
+        qos: Qos,
+        (program, address): (&KernelStream, SocketAddr),
+        peer: &WireEnd,
+    ) -> Ended {
+        let begun = Instant::now();
+        match peer.connect(endsystem, qos, || waits(program, begun.elapsed())) {
+            Ok(wire) => {
+                self.prepare(&wire, program);
+                ended(Some(wire.peer_addr()), address, begun, carry(wire, program, endsystem))
+            }
+            Err(error) => {
+                reset_program(program);
+                let error = Some(refusal_line(&error, qos));
+                Ended {
+                    peer: None,
+                    program: address,
+                    in_bytes: 0,
+                    out_bytes: 0,
+                    lasted_ns: lasted(begun),
+                    error,
+                }
+            }
+        }
+    }
+
+    /// Sets both sides up. Nagle's algorithm is off: the programs' own kernels have decided already how long bytes wait, and a second wait
+    /// would hold back a part that the first has sent (a body written apart from its head, for a round trip). A peer or a program that is
+    /// gone without a word is asked for.
+    fn prepare(&self, wire: &TcpStream, program: &KernelStream) {
+        let time = |time: Nanos| Duration::from_nanos(time.0);
+        // If one of these fails, its connection is over, and forwarding reports that.
+        let _ = wire.set_nodelay(true);
+        let _ = wire.set_keep_alive(Some(time(self.keep_alive)));
+        let _ = wire.set_user_timeout(time(self.user_timeout));
+        let _ = program.set_nodelay(true);
+        let _ = set_socket_keepalive(program, true);
     }
 }
 
@@ -256,49 +331,6 @@ fn accept(listener: &KernelListener) -> std::io::Result<Option<(KernelStream, So
     }
 }
 
-fn to_program(wire: TcpStream, to: SocketAddr) -> Ended {
-    let (begun, peer) = (Instant::now(), Some(wire.peer_addr()));
-    match KernelStream::connect(to) {
-        Ok(program) => {
-            forward_at_once(&wire, &program);
-            ended(peer, to, begun, carry(wire, &program))
-        }
-        Err(error) => {
-            // If this fails, the peer is gone already.
-            let _ = wire.abort();
-            let error = io_error(&format!("{to}"), &error);
-            Ended {
-                peer,
-                program: to,
-                in_bytes: 0,
-                out_bytes: 0,
-                lasted_ns: lasted(begun),
-                error: Some(error),
-            }
-        }
-    }
-}
-
-fn to_peer(
-    endsystem: &Endsystem,
-    qos: Qos,
-    (program, address): (&KernelStream, SocketAddr),
-    peer: &WireEnd,
-) -> Ended {
-    let begun = Instant::now();
-    match peer.connect(endsystem, qos, || waits(program, begun.elapsed())) {
-        Ok(wire) => {
-            forward_at_once(&wire, program);
-            ended(Some(wire.peer_addr()), address, begun, carry(wire, program))
-        }
-        Err(error) => {
-            reset_program(program);
-            let error = Some(refusal_line(&error, qos));
-            Ended { peer: None, program: address, in_bytes: 0, out_bytes: 0, lasted_ns: lasted(begun), error }
-        }
-    }
-}
-
 /// Whether a program still waits for its connection, `waited` after it has asked for it. One that has reset its own does not. One that
 /// has closed its direction may wait for bytes all the same; but few do for so long.
 fn waits(program: &KernelStream, waited: Duration) -> bool {
@@ -310,14 +342,6 @@ fn waits(program: &KernelStream, waited: Duration) -> bool {
     };
     let is_gone = seen.intersects(PollFlags::HUP | PollFlags::ERR);
     !is_gone && (waited < CLOSED_WAIT || !seen.contains(PollFlags::RDHUP))
-}
-
-/// Switches Nagle's algorithm off on both sides: the programs' own kernels have decided already how long bytes wait, and a
-/// second wait would hold back a part that the first has sent (a body written apart from its head, for a round trip).
-fn forward_at_once(wire: &TcpStream, program: &KernelStream) {
-    // If one of them fails, its connection is over, and forwarding reports that.
-    let _ = wire.set_nodelay(true);
-    let _ = program.set_nodelay(true);
 }
 
 /// Whether no listener and no connection of this endsystem will work again.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use punctual::Nanos;
 use serde::Serialize;
 
-use crate::output::Output;
+use crate::output::{Output, print_note};
 use crate::relay::Carried;
 
 /// A connection that ended, as it is printed.
@@ -37,6 +37,9 @@ impl Ended {
 struct Count {
     running: u32,
     ended: u64,
+    /// How many may run, and whether that was said since fewer than half of them ran.
+    most: u32,
+    is_full_told: bool,
 }
 
 /// Counts connections, and prints a line for each that has ended.
@@ -71,6 +74,7 @@ impl Tally {
     /// Waits until one more connection may run; `false` when as many have ended as were asked for.
     pub fn admit(&self, running_max: u32, ended_max: Option<u64>) -> bool {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        count.most = running_max;
         loop {
             let begun = count.ended + u64::from(count.running);
             if ended_max.is_some_and(|most| count.ended >= most) {
@@ -79,6 +83,12 @@ impl Tally {
             if count.running < running_max && ended_max.is_none_or(|most| begun < most) {
                 count.running += 1;
                 return true;
+            }
+            if count.running >= running_max && !count.is_full_told {
+                count.is_full_told = true;
+                print_note(&format!(
+                    "relay: {running_max} connections are open, as many as --connections-max allows: further ones wait"
+                ));
             }
             count = self.changed.wait(count).unwrap_or_else(PoisonError::into_inner);
         }
@@ -95,6 +105,7 @@ impl Tally {
         let _ = self.output.print(&ended, Ended::text);
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         (count.running, count.ended) = (count.running - 1, count.ended + 1);
+        count.is_full_told &= count.running >= count.most / 2;
         self.changed.notify_all();
     }
 }
