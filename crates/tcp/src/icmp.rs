@@ -15,7 +15,8 @@ pub enum Trouble {
     /// The destination is unreachable: this ends an attempt to connect (RFC 9293 3.9.2.2), and nothing else
     /// (RFC 5927 5.2).
     Unreachable,
-    /// The condition may pass: routes change (RFC 9293 3.9.2.2, soft errors).
+    /// The condition may pass: routes change (RFC 9293 3.9.2.2, soft errors). An attempt to connect ends if its SYN left again and got
+    /// the same (RFC 5461 4.1).
     Transient,
 }
 

@@ -353,3 +353,33 @@ fn a_port_that_is_unreachable_ends_only_an_attempt() {
     assert!(network.stacks[0].input(now, &mut error, &mut reply).is_ok());
     assert_eq!(network.at(0, id).ended(), Some(Ended::Unreachable));
 }
+
+/// RFC 5461 4.1: a host that a router cannot reach now, or may not, ends an attempt to connect when its SYN was sent again and has met
+/// the same. No such error ends a connection that is open.
+#[test]
+fn a_host_that_stays_unreachable_ends_an_attempt_after_the_second_syn() {
+    for code in [0, 1, 13] {
+        let mut network = Network::new(1, Faults::default());
+        let [local, remote] = network::addresses(false);
+        let begun = network.now;
+        let id = network.stacks[0].connect(begun, local.ip(), remote, &Config::default()).expect("a port");
+        let (mut reply, mut syn) = (Vec::new(), Vec::new());
+        for (again_ms, ended) in [(0, None), (1_100, Some(Ended::Unreachable))] {
+            let now = begun + Nanos::from_millis(again_ms);
+            assert!(network.stacks[0].output(now, &mut syn) && wire::parse(&syn).expect("ours").flags.syn);
+            let mut error = icmp_error(false, 3, code, 0, &syn);
+            assert!(network.stacks[0].input(now, &mut error, &mut reply).is_ok());
+            assert_eq!(network.at(0, id).ended(), ended, "code {code} after {again_ms} ms");
+        }
+        let mut network = Network::new(1, Faults::default());
+        let ids = network.open(false, &Config::default());
+        network.run(Nanos::from_secs(1), |_| false);
+        let quoted = in_flight(&mut network, ids[0]);
+        let now = network.now;
+        for _ in 0..3 {
+            let mut error = icmp_error(false, 3, code, 0, &quoted);
+            assert!(network.stacks[0].input(now, &mut error, &mut reply).is_ok());
+        }
+        assert_eq!(network.at(0, ids[0]).state(), State::Established);
+    }
+}

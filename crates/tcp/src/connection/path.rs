@@ -51,6 +51,10 @@ impl Connection {
                 }
             }
             Trouble::Unreachable if self.state() == State::SynSent => self.ended = Some(Ended::Unreachable),
+            // RFC 5461 4.1: a route that changes has had a second; a program may have other addresses to try.
+            Trouble::Transient if self.state() == State::SynSent && self.ahead.has_lost() => {
+                self.ended = Some(Ended::Unreachable);
+            }
             Trouble::Unreachable | Trouble::Transient => (),
         }
         true
