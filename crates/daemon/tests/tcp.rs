@@ -175,6 +175,21 @@ fn a_listener_opens_connections_for_a_program() {
     let [listed] = &listed[..] else { panic!("one listener: {listed:?}") };
     assert_eq!((listed.user.0, listed.local, listed.backlog), (USER, at(0, 9_000), 4));
     assert!(matches!(listed.class, RtuClass::LowDelay { .. }), "{listed:?}");
+    assert_eq!((listed.half_open, listed.waiting, listed.unanswered), (0, 0, 0));
+    // As many as may wait do; one more gets no reply, and all of that is listed.
+    let connect = |within_ms| {
+        let within = Duration::from_millis(within_ms);
+        network.within(1, || TcpStream::connect_timeout(&at(0, 9_000), within))
+    };
+    let crowd: Vec<_> = (0..4).map(|_| connect(10_000).expect("to connect")).collect();
+    eventually("four wait", || root.tcp_listeners().expect("a list")[0].waiting == 4);
+    assert_eq!(connect(100).expect_err("nobody takes it").kind(), ErrorKind::TimedOut);
+    let listed = root.tcp_listeners().expect("a list");
+    assert!(listed[0].unanswered > 0 && listed[0].half_open == 0, "{listed:?}");
+    for stream in crowd {
+        drop(stream);
+        drop(listener.accept().expect("a connection"));
+    }
     assert!(listener.accept_timeout(Duration::from_millis(1)).expect("no error").is_none());
     for _ in 0..2 {
         std::thread::scope(|scope| {

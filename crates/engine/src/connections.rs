@@ -14,7 +14,8 @@ use punctual_tcp::endsystem::Endsystem;
 use crate::error::EngineGone;
 use crate::handle::{CallError, EngineHandle, WatchError};
 use crate::tcp::{
-    Accepted, TcpConnect, TcpId, TcpJoin, TcpListen, TcpParts, TcpRefusal, TcpSetting, TcpStatus, TcpTimeWait,
+    Accepted, ListeningStatus, TcpConnect, TcpId, TcpJoin, TcpListen, TcpParts, TcpRefusal, TcpSetting,
+    TcpStatus, TcpTimeWait,
 };
 
 impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
@@ -202,5 +203,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// See [`EngineHandle::call`].
     pub fn tcp_status(&self, connection: TcpId) -> Result<Option<TcpStatus>, CallError> {
         self.ask(move |processor, _| processor.tcp_status(connection))
+    }
+
+    /// What is known of a listener; `None`: there is none.
+    ///
+    /// # Errors
+    /// See [`EngineHandle::call`].
+    pub fn listening_status(&self, listener: u32) -> Result<Option<ListeningStatus>, CallError> {
+        self.ask(move |processor, _| processor.listening_status(listener))
     }
 }

@@ -11,10 +11,10 @@ use punctual_proto::Nanos;
 use punctual_proto::api::{RtuNumber, RtuRefusal, RtuSending, RtuTerms};
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
-pub use punctual_tcp::endsystem::{Rings, Segments};
+pub use punctual_tcp::endsystem::{ListeningStatus, Rings, Segments};
 pub use punctual_tcp::{
     ACK_SEGMENTS_MAX, Config as TcpConfig, Ended, EphemeralPorts, Flow, Secrets, Setting as TcpSetting,
-    State as TcpState,
+    State as TcpState, SynCounts,
 };
 use thiserror::Error;
 

@@ -44,7 +44,7 @@ pub use connection::{Connection, Ended, Received, SendError, State};
 pub use handshake::Opening;
 pub use icmp::{Quote, Trouble};
 pub use limits::ACK_SEGMENTS_MAX;
-pub use listener::{Answer, Listener};
+pub use listener::{Answer, Listener, SynCounts};
 pub use ports::EphemeralPorts;
 pub use secrets::Secrets;
 pub use stack::{Arrival, ConnectError, ConnectionId, Stack};

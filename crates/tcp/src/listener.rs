@@ -37,6 +37,15 @@ pub enum Answer {
     Opened(Opening),
 }
 
+/// What a listener has done with SYNs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SynCounts {
+    /// New SYNs that were answered by a cookie, because as many connections as the backlog were half-open.
+    pub cookies: u64,
+    /// New SYNs that got no reply, because as many connections as the backlog waited for the program.
+    pub unanswered: u64,
+}
+
 /// Replies to the SYNs to one local address and port.
 #[derive(Debug)]
 pub struct Listener {
@@ -45,18 +54,24 @@ pub struct Listener {
     half_open: BTreeMap<Flow, HalfOpen>,
     due: BTreeSet<(Instant, Flow)>,
     cookies_until: Option<Instant>,
+    counts: SynCounts,
 }
 
 impl Listener {
     /// A listener that stores `backlog` half-open connections; with 0 it always replies with cookies.
     pub fn new(config: &Config, backlog: usize) -> Self {
         let (half_open, due) = (BTreeMap::new(), BTreeSet::new());
-        Self { config: *config, backlog, half_open, due, cookies_until: None }
+        Self { config: *config, backlog, half_open, due, cookies_until: None, counts: SynCounts::default() }
     }
 
     /// Number of stored half-open connections.
     pub fn half_open(&self) -> usize {
         self.half_open.len()
+    }
+
+    /// What became of SYNs so far.
+    pub const fn counts(&self) -> SynCounts {
+        self.counts
     }
 
     /// Settings of the connections that it opens.
@@ -155,6 +170,7 @@ impl Listener {
         self.forget(syn.flow);
         if !has_room {
             // A reply would make the peer take for open what nobody accepts.
+            self.counts.unanswered += 1;
             return;
         }
         // Payload on a SYN is not kept: the peer sends it again.
@@ -165,6 +181,7 @@ impl Listener {
             self.remember(syn.flow, HalfOpen { shake, due: now + FIRST_WAIT, sent: 1 });
             return self.write_answer(now, &shake, secrets, None, reply);
         }
+        self.counts.cookies += 1;
         self.cookies_until = Some(now + COOKIE_LIFE);
         let shake = Handshake { syn, iss: cookie::bake(secrets, &syn, now), answered_at: None };
         self.write_answer(now, &shake, secrets, Some(&syn), reply);

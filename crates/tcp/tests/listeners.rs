@@ -77,6 +77,9 @@ fn the_backlog_bounds_half_open_connections() {
             assert!(host.give(START, &syn(port, 9)).1.is_some(), "a full backlog answers by cookies");
         }
         assert_eq!(host.listener.half_open(), backlog);
+        host.give_with(false, START, &syn(5005, 9));
+        let counts = host.listener.counts();
+        assert_eq!((counts.cookies, counts.unanswered), (5 - backlog as u64, 1));
     }
 }
 

@@ -76,9 +76,13 @@ fn listeners_text(listeners: &[ListenerStatus]) -> String {
     }
     let row = |it: &ListenerStatus| {
         let (id, user) = (it.channel.0.to_string(), it.user.0.to_string());
-        vec![id, user, it.local.to_string(), class(it.class), it.backlog.to_string()]
+        let counts = [u64::from(it.half_open), u64::from(it.waiting), it.cookies, it.unanswered];
+        let counts = counts.map(|count| count.to_string());
+        let head = vec![id, user, it.local.to_string(), class(it.class), it.backlog.to_string()];
+        [head, counts.to_vec()].concat()
     };
-    table(&["id", "user", "local", "class", "backlog"], &listeners.iter().map(row).collect::<Vec<_>>())
+    let head = ["id", "user", "local", "class", "backlog", "half-open", "waiting", "cookies", "unanswered"];
+    table(&head, &listeners.iter().map(row).collect::<Vec<_>>())
 }
 
 fn class(class: RtuClass) -> String {

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-use punctual_engine::tcp::{Flow, TcpId, TcpRefusal, TcpStatus};
+use punctual_engine::tcp::{Flow, ListeningStatus, TcpId, TcpRefusal, TcpStatus};
 use punctual_ipc::api::{TcpEnd, TcpSetting};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_ipc::wake::Alarm;
@@ -202,6 +202,14 @@ impl DaemonTcp {
     /// What is known of a connection.
     pub fn status(&self, channel: ChannelId) -> Option<TcpStatus> {
         self.with_id(channel, |handle, id| handle.tcp_status(id).ok().flatten()).flatten()
+    }
+
+    /// State of a listener; `None`: there is none, or the engine has stopped.
+    pub fn listening_status(&self, channel: ChannelId) -> Option<ListeningStatus> {
+        match self.table.borrow().places.get(&channel)? {
+            Place::Listening(listener) => listener.status(),
+            _ => None,
+        }
     }
 
     /// Watches the doorbell of a connection's program; returns how much of the processor's time that took.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 
-use punctual_engine::tcp::{Accepted, Flow, TcpConfig, TcpId, TcpListen, TcpRefusal, TcpTerms};
+use punctual_engine::tcp::{
+    Accepted, Flow, ListeningStatus, TcpConfig, TcpId, TcpListen, TcpRefusal, TcpTerms,
+};
 use punctual_ipc::wake::Alarm;
 use punctual_link::kernel::{PortHold, devices_with};
 use punctual_proto::Nanos;
@@ -92,6 +94,11 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
+    /// Its state; `None` once the engine has stopped.
+    pub(super) fn status(&self) -> Option<ListeningStatus> {
+        self.handle.listening_status(self.number).ok().flatten()
+    }
+
     /// What a connection needs that is to be accepted.
     pub fn prepare(&self, rings: ProgramRings, notify: Notify) -> Result<Prepared, TcpError> {
         let life = self.lives.fetch_add(1, Ordering::Relaxed);

@@ -129,6 +129,18 @@ pub struct TcpListenerStatus {
     pub class: RtuClass,
     /// Connections that may wait for the program.
     pub backlog: u32,
+    /// Connections whose handshake is not complete.
+    #[serde(default)]
+    pub half_open: u32,
+    /// Open connections that wait for the program.
+    #[serde(default)]
+    pub waiting: u32,
+    /// SYNs that were answered by a cookie (RFC 4987), because too many connections were half-open.
+    #[serde(default)]
+    pub cookies: u64,
+    /// SYNs that got no reply, because too many connections waited for the program.
+    #[serde(default)]
+    pub unanswered: u64,
 }
 
 /// A TCP connection of a host's own.

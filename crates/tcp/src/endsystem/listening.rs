@@ -11,7 +11,7 @@ use super::entry::{Entry, Rings};
 use super::{CallOutcome, Reset, Segments};
 use crate::config::Config;
 use crate::connection::Connection;
-use crate::listener::{Answer, Listener};
+use crate::listener::{Answer, Listener, SynCounts};
 use crate::secrets::Secrets;
 use crate::wire::{self, Flow};
 
@@ -42,6 +42,17 @@ impl<M: Memory> Accepted<M> {
     pub fn refuse(mut self, now: Instant) -> Option<Reset> {
         Reset::ending(&mut self.connection, self.address, now)
     }
+}
+
+/// State of a listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListeningStatus {
+    /// Connections whose handshake is not complete.
+    pub half_open: u32,
+    /// Open connections that wait to be adopted.
+    pub waiting: u32,
+    /// What became of SYNs.
+    pub counts: SynCounts,
 }
 
 pub(super) struct Listening<M: Memory> {
@@ -76,6 +87,11 @@ impl<M: Memory> Listening<M> {
 
     pub fn has_opened(&self) -> bool {
         !self.opened.is_empty()
+    }
+
+    pub fn status(&self) -> ListeningStatus {
+        let (half_open, waiting) = (self.listener.half_open() as u32, self.opened.len() as u32);
+        ListeningStatus { half_open, waiting, counts: self.listener.counts() }
     }
 
     pub fn due(&self) -> Option<Instant> {

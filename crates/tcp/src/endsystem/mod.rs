@@ -22,8 +22,8 @@ pub use self::delays::Delays;
 use self::entry::Entry;
 pub use self::entry::{CallOutcome, Rings};
 pub use self::late::{Late, RESETS_MAX, Reset};
-pub use self::listening::Accepted;
 use self::listening::Listening;
+pub use self::listening::{Accepted, ListeningStatus};
 use crate::config::{Config, Setting};
 use crate::connection::{Connection, Ended, State};
 use crate::icmp;
@@ -325,6 +325,11 @@ impl<M: Memory> Endsystem<M> {
     /// When the handler of a listener has work without a packet.
     pub fn listener_due(&mut self, index: u32) -> Option<Instant> {
         self.listening(index)?.due()
+    }
+
+    /// State of a listener; `None`: there is none.
+    pub fn listening_status(&self, index: u32) -> Option<ListeningStatus> {
+        self.listeners.get(index as usize)?.as_deref().map(Listening::status)
     }
 
     /// Changes a setting of a connection from now on.

@@ -5,6 +5,7 @@ use punctual_proto::Instant;
 use punctual_proto::api::{RtuGrant, RtuId, RtuRefusal};
 use punctual_proto::ids::LinkId;
 use punctual_proto::memory::{Inbox, Outbox};
+use punctual_tcp::endsystem::ListeningStatus;
 use punctual_tcp::{Segment, wire};
 
 use super::{Listening, Owned, Processor, Role, Tcp, Way};
@@ -80,6 +81,11 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         if let Some(asker) = asker {
             asker.send(set.map(|()| index));
         }
+    }
+
+    /// State of a listener; `None`: there is none.
+    pub fn listening_status(&self, index: u32) -> Option<ListeningStatus> {
+        self.programs.tcp.as_ref()?.endsystem.listening_status(index)
     }
 
     /// Ends a listener. Returns what its owner drops: dropping it takes time and system calls.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use punctual_engine::tcp::{Flow, TcpRefusal, TcpStatus};
+use punctual_engine::tcp::{Flow, ListeningStatus, SynCounts, TcpRefusal, TcpStatus};
 use punctual_ipc::api::{Answer, ApiError, Push, Resource, TcpConnectionStatus, TcpEnd, TcpListenerStatus};
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_proto::api::{RequestError, RtuClass, UserId};
@@ -267,18 +267,38 @@ impl<H: Host> Service<H> {
         Ok(Some((Answer::TcpConnections { connections, more }, Vec::new())))
     }
 
-    pub(super) fn tcp_listeners(&self, after: Option<ChannelId>) -> Outcome {
-        let status = |(channel, end): (&ChannelId, &End)| match end.stage {
-            Stage::TcpListener { local, class, backlog, call: None } => {
-                Some(TcpListenerStatus { channel: *channel, user: end.account, local, class, backlog })
-            }
-            _ => None,
-        };
-        let behind = self.ends.iter().filter(|(channel, _)| after.is_none_or(|after| **channel > after));
-        let mut listeners: Vec<_> = behind.filter_map(status).collect();
-        listeners.sort_unstable_by_key(|listener| listener.channel);
-        let more = keep_fitting(&mut listeners, 0);
+    pub(super) fn tcp_listeners(&mut self, after: Option<ChannelId>) -> Outcome {
+        let is_listening = |end: &End| matches!(end.stage, Stage::TcpListener { call: None, .. });
+        let mut handles: Vec<ChannelId> = (self.ends.iter())
+            .filter(|(channel, end)| is_listening(end) && after.is_none_or(|after| **channel > after))
+            .map(|(channel, _)| *channel)
+            .collect();
+        handles.sort_unstable();
+        let beyond_page = handles.len() > CONNECTIONS_PER_PAGE;
+        let page = handles.into_iter().take(CONNECTIONS_PER_PAGE);
+        let mut listeners: Vec<_> = page.filter_map(|channel| self.listener_status(channel)).collect();
+        let more = keep_fitting(&mut listeners, 0) || beyond_page;
         Ok(Some((Answer::TcpListeners { listeners, more }, Vec::new())))
+    }
+
+    fn listener_status(&self, channel: ChannelId) -> Option<TcpListenerStatus> {
+        let end = self.ends.get(&channel)?;
+        let Stage::TcpListener { local, class, backlog, .. } = end.stage else { return None };
+        let now = self.host.tcp().and_then(|tcp| tcp.listening_status(channel)).unwrap_or_default();
+        self.spent.set(self.spent.get() + CALL_COST);
+        let ListeningStatus { half_open, waiting, counts: SynCounts { cookies, unanswered } } = now;
+        let user = end.account;
+        Some(TcpListenerStatus {
+            channel,
+            user,
+            local,
+            class,
+            backlog,
+            half_open,
+            waiting,
+            cookies,
+            unanswered,
+        })
     }
 
     /// Handles all that has happened to connections and listeners.
