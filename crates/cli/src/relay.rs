@@ -149,7 +149,7 @@ fn check(wire: &mut TcpStream, program: &KernelStream, endsystem: &Endsystem) ->
     }
     match wire.take_error() {
         Some(error) => Err(error),
-        None => program.take_error()?.map_or(Ok(()), Err),
+        None => program.take_error()?.map_or(Ok(()), |error| Err(program_error(error))),
     }
 }
 
@@ -165,6 +165,16 @@ pub fn reset_program(program: &KernelStream) {
     let _ = set_socket_linger(program, Some(Duration::ZERO));
 }
 
+/// An error of the program's connection, as one of the network's is said.
+fn program_error(error: io::Error) -> io::Error {
+    let kind = error.kind();
+    let what = match kind {
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => "the program reset the connection".to_owned(),
+        _ => format!("the program's connection: {error}"),
+    };
+    io::Error::new(kind, what)
+}
+
 /// Forwards what can be forwarded now. Returns whether anything was.
 fn turn(
     wire: &mut TcpStream,
@@ -173,14 +183,14 @@ fn turn(
     outward: &mut Direction,
 ) -> io::Result<bool> {
     let mut moved = inward.fill(wire)?;
-    moved |= inward.drain(&mut program)?;
+    moved |= inward.drain(&mut program).map_err(program_error)?;
     if inward.is_ending() {
         inward.is_closed = true;
         moved = true;
         // If this fails, the program is gone, and has closed both directions.
         let _ = program.shutdown(Shutdown::Write);
     }
-    moved |= outward.fill(&mut program)?;
+    moved |= outward.fill(&mut program).map_err(program_error)?;
     moved |= outward.drain(wire)?;
     if outward.is_ending() {
         outward.is_closed = true;
@@ -222,7 +232,7 @@ fn wait(
     }
     let [of_wire, of_room, of_program] = waits.map(|wait| wait.revents());
     if of_program.contains(PollFlags::ERR) {
-        program.take_error()?.map_or(Ok(()), Err)?;
+        program.take_error()?.map_or(Ok(()), |error| Err(program_error(error)))?;
     }
     let is_over = of_program.intersects(PollFlags::HUP | PollFlags::ERR);
     inward.is_dry &= of_wire.is_empty();

@@ -96,8 +96,9 @@ pub struct Relay {
     #[arg(long, value_name = "TIME", default_value = "15min", value_parser = values::span)]
     user_timeout: Nanos,
     /// At most this many connections at a time; further ones wait. A connection that admission refuses is reset. If a quota of the
-    /// user is full, a connection of a program is reset, and one from the network waits until there is room. With --listen, the
-    /// relay takes about 280 KiB of its user's buffers (buffers_per_user_max) for each, from the beginning.
+    /// user is full, a connection of a program is reset, and one from the network waits until there is room. Each
+    /// connection takes about 1.2 MiB of its user's buffers (buffers_per_user_max) at the daemon: 64MiB are enough for 55. With --listen,
+    /// the relay takes about 280 KiB more for each that it may have, from the beginning.
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     connections_max: u32,
     /// Stop after this many connections have ended.

@@ -227,7 +227,9 @@ impl Kept {
                 (condition.source, condition.destination) = (source, destination);
                 self.opener.set_addresses(source, destination);
             }
-            Change::Mtu { mtu, fits } => condition.mtu_too_small = (!fits).then_some(mtu),
+            Change::Mtu { mtu, fits } => {
+                condition.mtu_too_small = (!fits).then(|| (mtu, self.request.mtu_needed()));
+            }
             Change::Down => condition.down = true,
             Change::Up => {
                 condition.down = false;

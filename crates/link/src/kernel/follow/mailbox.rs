@@ -142,7 +142,8 @@ pub(super) struct Condition {
     pub source: Mac,
     pub destination: Option<Mac>,
     pub down: bool,
-    pub mtu_too_small: Option<u32>,
+    /// The device's MTU, and the one that the link needs, if that is larger.
+    pub mtu_too_small: Option<(u32, u32)>,
     pub route_moved: Option<String>,
     /// Why there is no driver.
     pub closed: Option<String>,
@@ -173,7 +174,9 @@ impl Condition {
         let Self { device, .. } = self;
         let closed = self.closed.clone();
         let down = self.down.then(|| format!("interface {device} is down or has no carrier"));
-        let mtu = self.mtu_too_small.map(|mtu| format!("MTU {mtu} of {device} is too small"));
+        let mtu = self.mtu_too_small.map(|(mtu, needed)| {
+            format!("MTU {mtu} of {device} is too small: ip link set {device} mtu {needed}")
+        });
         [closed, down, mtu, self.route_moved.clone()].into_iter().flatten().next()
     }
 

@@ -158,22 +158,22 @@ fn other_program(name: &str, device: &Device, serving: bool) -> Finding {
     }
 }
 
-/// A finding if the device has several receive queues, because packets may then arrive in a queue that no
-/// program reads.
+/// A finding if the device spreads packets over several receive queues, because they may then arrive in a queue that no program reads.
 fn queues(name: &str, settings: &XdpSettings, device: &Device) -> Option<Finding> {
-    let (queues, queue) = (device.rx_queues, settings.queue);
-    let fix = format!(
-        "if they are in use, ethtool -L {0} combined 1, or steer our ports: ethtool -N {0} flow-type udp4 dst-port {1} action \
-         {queue}",
-        device.name, settings.classifier.data_port
-    );
-    (queues > 1).then(|| {
-        Finding::note(
-            "receive queues",
-            format!("{name}: {} has {queues}, queue {queue} is read", device.name),
-            fix,
-        )
-    })
+    let (queues, queue) = (device.rx_queues_used(), settings.queue);
+    let (check, device) = ("receive queues", &device.name);
+    let found = format!("{name}: {device} spreads packets over {queues}, queue {queue} is read");
+    let one = format!("ethtool -L {device} combined 1 (or rx 1, if it has no combined ones)");
+    if queues <= 1 {
+        return None;
+    }
+    if settings.classifier.flows_max > 0 {
+        let found = format!("{found}: TCP connections are refused");
+        return Some(Finding::problem(check, found, format!("{one}, before punctuald starts")));
+    }
+    let port = settings.classifier.data_port;
+    let steer = format!("steer our ports: ethtool -N {device} flow-type udp4 dst-port {port} action {queue}");
+    Some(Finding::note(check, found, format!("{one}, or {steer}")))
 }
 
 fn napi(name: &str, settings: &XdpSettings, device: &Device, priority: u8, serving: bool) -> Finding {
