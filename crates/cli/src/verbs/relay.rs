@@ -83,7 +83,8 @@ pub struct Relay {
     /// With --class low-delay: the budget. It is the largest number of TCP segments in any interval, in each direction.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     units: Option<u32>,
-    /// With --class guaranteed: rate of the data (20Mbit/s).
+    /// With --class guaranteed: rate of the data that each connection gets in any case (20Mbit/s). It is no limit: the budget is
+    /// counted in whole segments, so a source that is faster gets some more (48Mbit/s of 40Mbit/s in periods of 10 ms).
     #[arg(long, value_name = "RATE", value_parser = values::bit_rate)]
     rate: Option<BitRate>,
     /// With --class guaranteed: the period in which each connection gets its share of the processor.
