@@ -401,6 +401,25 @@ fn one_stop_is_reported_at_once_and_breaks_nothing() {
     assert!(reported_late(&world, 0).is_empty() && reported_late(&world, 2).is_empty());
 }
 
+/// A single data packet that arrives late is reported at the host that saw it, although no other packet of the channel follows it.
+#[test]
+fn one_late_data_packet_is_reported_though_nothing_follows_it() {
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract()).expect("it fits");
+    let kept = record(&mut world);
+    stream(&mut world, &open, Nanos::from_secs(1), |_| {});
+    world.run_for(LATE);
+    let last = kept.borrow_mut().pop_back().expect("a packet");
+    assert_eq!(reported_late(&world, 1), []);
+    world.inject(1, LinkId(0), Port::Data, &last);
+    world.run_for(Nanos::from_secs(5));
+    let reported = reported_late(&world, 1);
+    let [LateStage { host, towards, late, .. }] = reported.as_slice() else { panic!("{reported:?}") };
+    assert_eq!((host.as_str(), towards.as_deref(), late.times), ("h1", Some("h2"), 1));
+    assert!((Nanos::from_millis(25)..Nanos::from_millis(40)).contains(&late.by_max), "{late:?}");
+    assert_eq!(reported_stages(&world), 0, "it breaks nothing");
+}
+
 /// One standstill per second is no breach (two slots of ten): it is reported at once and then each minute,
 /// with its number.
 #[test]
