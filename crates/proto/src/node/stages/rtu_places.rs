@@ -72,6 +72,14 @@ pub(super) struct RtuStageRequests {
     pub link: Option<RtuLinkStageRequest>,
 }
 
+impl RtuStageRequests {
+    /// The same demands with another period.
+    fn every(&self, period: Nanos) -> Self {
+        let link = self.link.map(|link| RtuLinkStageRequest { request: link.request.every(period), ..link });
+        Self { cpu: self.cpu.every(period), link }
+    }
+}
+
 /// The place of a program's handler on the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct RtuPlace {
@@ -98,12 +106,39 @@ pub(in crate::node) struct RtuLinkPlace {
 }
 
 impl Policies {
-    /// Reserves a handler's places, all or none.
+    /// Reserves a handler's places, all or none. A refusal names a period that would be granted on all stages.
     pub(super) fn hold_rtu(
         &mut self,
         id: RtuId,
         requests: &RtuStageRequests,
     ) -> Result<RtuPlace, RtuRefusal> {
+        self.hold_each(id, requests).map_err(|mut refusal| {
+            if let Some(possible) = period_of(&mut refusal) {
+                *possible = possible.and_then(|period| self.period_for_all(id, requests, period));
+            }
+            refusal
+        })
+    }
+
+    /// A period that all stages would grant, if one would grant `period`.
+    fn period_for_all(&mut self, id: RtuId, requests: &RtuStageRequests, period: Nanos) -> Option<Nanos> {
+        let mut period = period;
+        for _ in 0..STAGE_ROUNDS {
+            match self.hold_each(id, &requests.every(period)) {
+                Ok(place) => {
+                    self.release_rtu(id, place.link.map(|place| place.link));
+                    return Some(period);
+                }
+                Err(mut refusal) => {
+                    period = period_of(&mut refusal)?.filter(|longer| *longer > period)?;
+                }
+            }
+        }
+        None
+    }
+
+    /// Reserves a handler's places, all or none. A refusal names a period that the stage which refuses would grant.
+    fn hold_each(&mut self, id: RtuId, requests: &RtuStageRequests) -> Result<RtuPlace, RtuRefusal> {
         let (key, request) = (rtu_key(id), &requests.cpu);
         let bound = request.hold(self.cpu.as_mut(), key).map_err(RtuRefusal::Processor)?;
         let link = requests.link.map(|RtuLinkStageRequest { link, packets, request }| {
@@ -131,6 +166,16 @@ impl Policies {
     }
 }
 
+/// The period that a refusal by admission names.
+const fn period_of(refusal: &mut RtuRefusal) -> Option<&mut Option<Nanos>> {
+    match refusal {
+        RtuRefusal::Processor(refusal) | RtuRefusal::Link(refusal) => Some(&mut refusal.period_possible),
+        _ => None,
+    }
+}
+
+/// Stages that may refuse the period which another one would grant, one after the other.
+const STAGE_ROUNDS: u32 = 8;
 /// Rounds of the search for a period: doubled until one is feasible, then halved between.
 const ROUNDS: u32 = 48;
 
@@ -223,6 +268,41 @@ mod tests {
             assert_eq!(proposed, searched(first, least), "{case}");
             assert!(policies.cpu.bound(StageKey(7)).is_none(), "nothing is held");
         }
+    }
+
+    /// The period that a refused sender is offered would be granted on the processor and on its link, whichever has refused.
+    #[test]
+    fn what_is_proposed_to_a_sender_is_granted_on_all_stages() {
+        let mut stages = stages_of(&config());
+        let policies = stages.asking.policies.as_mut().expect("here");
+        let mut random = SplitMix64::new(9);
+        let (mut processor, mut link, mut longer) = (0, 0, 0);
+        for case in 0..400 {
+            let period = 1_000_000 + random.below(9_000_000);
+            let [cpu, on_link] = [0, 1].map(|_| request(period / 8 + random.below(period * 2), period, true));
+            let at_link = RtuLinkStageRequest { link: LinkId(1), packets: 4, request: on_link };
+            let requests = RtuStageRequests { cpu, link: Some(at_link) };
+            let id = RtuId(case);
+            let Err(mut refusal) = policies.hold_rtu(id, &requests) else {
+                policies.release_rtu(id, Some(LinkId(1)));
+                continue;
+            };
+            match &refusal {
+                RtuRefusal::Processor(_) => processor += 1,
+                RtuRefusal::Link(_) => link += 1,
+                other => panic!("{other}"),
+            }
+            let proposed = period_of(&mut refusal).and_then(|period| *period).expect("a longer one would do");
+            let alone = period_possible(policies.cpu.as_mut(), &cpu);
+            longer += u32::from(alone.is_some_and(|alone| alone < proposed));
+            let place = policies.hold_rtu(id, &requests.every(proposed)).expect("it was proposed");
+            policies.release_rtu(id, place.link.map(|place| place.link));
+            assert!(
+                policies.cpu.bound(rtu_key(id)).is_none()
+                    && policies.link(LinkId(1)).bound(rtu_key(id)).is_none()
+            );
+        }
+        assert!(processor > 50 && link > 50 && longer > 50, "{processor} {link} {longer}");
     }
 
     /// No period is proposed where none would do: the bound is too short, or the longest period is not long
