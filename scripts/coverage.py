@@ -61,7 +61,7 @@ def line_of(path, number):
 
 
 def is_test(path):
-    return "/tests/" in path or path.endswith(("/tests.rs", "/testing.rs"))
+    return "/tests/" in path or path.endswith(("/tests.rs", "_tests.rs", "/testing.rs"))
 
 
 def main():
