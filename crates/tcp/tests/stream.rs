@@ -296,6 +296,50 @@ fn windows_that_were_closed_in_both_directions_open_again() {
     }
 }
 
+/// Whichever ends have closed their directions, what is left of a stream follows the reader, who takes a little every 10 ms: it does not
+/// wait for the probes of a window that was closed.
+#[test]
+fn the_rest_of_a_closed_stream_follows_the_window() {
+    for (reader_closes, writer_closes) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut network = Network::new(1, Faults::default());
+        let config = Config { receive_bytes: 4_000, ..Config::default() };
+        let ids = network.open(false, &config);
+        if reader_closes {
+            network.at(1, ids[1]).close();
+            network.run(Nanos::from_millis(100), |_| false);
+        }
+        let data: Vec<u8> = (0..40_000_u32).map(|n| (n % 251) as u8).collect();
+        let mut read = Vec::new();
+        assert_eq!(network.at(0, ids[0]).send(&data), Ok(data.len()));
+        if writer_closes {
+            network.at(0, ids[0]).close();
+            assert!(
+                network.at(0, ids[0]).send(b"more").is_err() && network.at(0, ids[0]).writable_bytes() == 0
+            );
+        }
+        // The window is closed, and was probed.
+        network.run(Nanos::from_secs(5), |_| false);
+        let begun = network.now;
+        while read.len() < data.len() {
+            let took = network.now.since(begun);
+            assert!(took < Nanos::from_millis(1_500), "{reader_closes} {writer_closes}: {}", read.len());
+            let mut part = [0; 500];
+            let bytes = network.at(1, ids[1]).recv(&mut part);
+            read.extend_from_slice(&part[..bytes]);
+            network.run(Nanos::from_millis(10), |_| false);
+        }
+        assert!(read == data);
+        if writer_closes {
+            assert!(network.run(Nanos::from_secs(1), |network| network.at(1, ids[1]).is_finished()));
+        }
+        if reader_closes && writer_closes {
+            let is_over =
+                |network: &mut Network| network.at(0, ids[0]).ended() == Some(punctual_tcp::Ended::Closed);
+            assert!(network.run(Nanos::from_secs(1), is_over));
+        }
+    }
+}
+
 /// RFC 9293 3.8.3: a listener replies to a SYN six times within a minute, then it drops the attempt.
 #[test]
 fn a_listener_gives_up_after_six_answers() {

@@ -27,8 +27,9 @@ use wire::{WireEnd, WireListener, check_reserved, refusal_line};
 
 /// How long to wait for a connection before the relay looks whether its daemon is still there.
 const ACCEPT_WAIT: Duration = Duration::from_millis(200);
-/// How long the relay goes on connecting for a program that has closed its direction.
+/// How long the relay goes on connecting for a program that has closed its direction: without having sent anything, and with it.
 const CLOSED_WAIT: Duration = Duration::from_secs(10);
+const SENT_WAIT: Duration = Duration::from_secs(60);
 /// How long a program may take to accept a connection from the network.
 const PROGRAM_WAIT: Duration = Duration::from_secs(30);
 /// Pause after a listener has failed, for example because file descriptors have run out.
@@ -334,7 +335,7 @@ fn accept(listener: &KernelListener) -> std::io::Result<Option<(KernelStream, So
 }
 
 /// Whether a program still waits for its connection, `waited` after it has asked for it. One that has reset its own does not. One that
-/// has closed its direction may wait for bytes all the same; but few do for so long.
+/// has closed its direction may wait for bytes all the same, above all if it has sent some; but few do for so long.
 fn waits(program: &KernelStream, waited: Duration) -> bool {
     let mut wait = [PollFd::new(program, PollFlags::RDHUP)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -342,8 +343,15 @@ fn waits(program: &KernelStream, waited: Duration) -> bool {
         Ok(_) => wait[0].revents(),
         Err(_) => PollFlags::empty(),
     };
-    let is_gone = seen.intersects(PollFlags::HUP | PollFlags::ERR);
-    !is_gone && (waited < CLOSED_WAIT || !seen.contains(PollFlags::RDHUP))
+    if seen.intersects(PollFlags::HUP | PollFlags::ERR) {
+        return false;
+    }
+    if !seen.contains(PollFlags::RDHUP) {
+        return true;
+    }
+    // It has closed its direction, so this does not wait.
+    let has_sent = program.peek(&mut [0]).is_ok_and(|bytes| bytes > 0);
+    waited < if has_sent { SENT_WAIT } else { CLOSED_WAIT }
 }
 
 /// Whether no listener and no connection of this endsystem will work again.

@@ -130,7 +130,8 @@ impl Connection {
 
     fn is_closing(&self) -> bool {
         let state = self.machine.state();
-        matches!(state, MachineState::FinWait1 | MachineState::Closing | MachineState::LastAck)
+        self.numbers.close_waits()
+            || matches!(state, MachineState::FinWait1 | MachineState::Closing | MachineState::LastAck)
     }
 
     /// Sends data for the first time, beside the machine.

@@ -134,6 +134,7 @@ impl Connection {
             MachineState::Established => State::Established,
             MachineState::FinWait1 => State::FinWait1,
             MachineState::FinWait2 => State::FinWait2,
+            MachineState::CloseWait if self.numbers.close_waits() => State::LastAck,
             MachineState::CloseWait => State::CloseWait,
             MachineState::Closing => State::Closing,
             MachineState::LastAck => State::LastAck,

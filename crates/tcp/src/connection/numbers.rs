@@ -1,7 +1,7 @@
 //! Sequence numbers of a connection as they are on the wire. The machine has numbers of its own; the
 //! difference is known once it has made its SYN.
 
-use crate::sequence::later;
+use crate::sequence::{before, later};
 
 /// Initial and present numbers of both directions.
 #[derive(Debug)]
@@ -12,13 +12,25 @@ pub(super) struct Numbers {
     enqueued: u64,
     consumed: u64,
     sent: u32,
+    /// The program has closed its direction, and the machine is told when all bytes have left ([`Connection::close`](super::Connection)).
+    close_waits: bool,
     edge: u32,
     shift: u8,
 }
 
 impl Numbers {
     pub(super) const fn new(iss: u32) -> Self {
-        Self { iss, irs: 0, offset: None, enqueued: 0, consumed: 0, sent: iss, edge: 0, shift: 0 }
+        Self {
+            iss,
+            irs: 0,
+            offset: None,
+            enqueued: 0,
+            consumed: 0,
+            sent: iss,
+            close_waits: false,
+            edge: 0,
+            shift: 0,
+        }
     }
 
     /// Our initial sequence number.
@@ -88,6 +100,21 @@ impl Numbers {
     /// End of all that was ever sent (SND.MAX).
     pub(super) const fn sent(&self) -> u32 {
         self.sent
+    }
+
+    /// Whether bytes that were taken have not left yet.
+    pub(super) fn has_unsent(&self) -> bool {
+        before(self.sent, self.enqueued_end())
+    }
+
+    /// Notes that a close of the program waits for its last byte to leave, or that the machine was told of it.
+    pub(super) const fn set_close_waits(&mut self, close_waits: bool) {
+        self.close_waits = close_waits;
+    }
+
+    /// Whether a close of the program waits.
+    pub(super) const fn close_waits(&self) -> bool {
+        self.close_waits
     }
 
     /// The scale of our windows.

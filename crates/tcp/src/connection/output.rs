@@ -33,6 +33,7 @@ impl Connection {
             return false;
         }
         self.raise_path(now);
+        self.close_behind_last_byte();
         if self.has_to_send_again() && self.send_again(now, packet) {
             self.recovery.count_resent(1);
             return true;
@@ -84,7 +85,7 @@ impl Connection {
             return None;
         }
         let is_ahead = self.probes.tail.has_made() || self.next_of_first_flight(self.place()).is_some();
-        if self.has_to_send_again() || is_ahead {
+        if self.has_to_send_again() || is_ahead || self.close_is_due() {
             return Some(now);
         }
         let forgotten = self.forgotten_deadline(now).map(|at| at.max(now));
@@ -98,10 +99,9 @@ impl Connection {
     /// Whether bytes that were taken wait for the peer's window or for the congestion window: more of them would change nothing.
     pub fn is_held_back(&mut self, now: Instant) -> bool {
         let unsent = self.numbers.enqueued_end().wrapping_sub(self.numbers.sent());
-        let is_some = before(self.numbers.sent(), self.numbers.enqueued_end());
         // What Nagle holds back leaves when it has become a full segment.
         let fills_segment = self.config.is_nodelay || unsent >= u32::from(self.path.current());
-        is_some && fills_segment && self.next_deadline(now) != Some(now)
+        self.numbers.has_unsent() && fills_segment && self.next_deadline(now) != Some(now)
     }
 
     /// Whether no work is left: the connection ended, and its reset, if any, has left.

@@ -95,7 +95,11 @@ impl Connection {
     /// Bytes that `send` would take now.
     pub fn writable_bytes(&self) -> usize {
         let socket = self.machine.socket();
-        if socket.may_send() { socket.send_capacity() - socket.send_queue() } else { 0 }
+        if socket.may_send() && !self.numbers.close_waits() {
+            socket.send_capacity() - socket.send_queue()
+        } else {
+            0
+        }
     }
 
     /// Bytes sent or to be sent that the peer has not acknowledged.
@@ -118,9 +122,29 @@ impl Connection {
     /// RFC 9293 3.6).
     pub fn close(&mut self) {
         let was_opening = self.state() == State::SynSent;
+        if self.state() == State::CloseWait && self.numbers.has_unsent() {
+            // In LAST-ACK the machine reads no window: what waits for one would leave by its probes alone. So it is told when all
+            // has left; until then it must not hold the last bytes back for more.
+            self.numbers.set_close_waits(true);
+            self.machine.socket_mut().set_nagle_enabled(false);
+            return;
+        }
         self.machine.socket_mut().close();
         if was_opening {
             self.ended = Some(Ended::Closed);
+        }
+    }
+
+    /// Whether a close waits, and all bytes have left.
+    pub(super) fn close_is_due(&self) -> bool {
+        self.numbers.close_waits() && !self.numbers.has_unsent()
+    }
+
+    /// Tells the machine of such a close: it makes the FIN next.
+    pub(super) fn close_behind_last_byte(&mut self) {
+        if self.close_is_due() {
+            self.numbers.set_close_waits(false);
+            self.machine.socket_mut().close();
         }
     }
 
