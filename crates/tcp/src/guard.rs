@@ -55,8 +55,6 @@ pub(crate) struct Guard {
     update: (u32, u32, u16),
     max_window: u32,
     granted: Option<u32>,
-    /// End of the window that the peer announced last, also where it has taken a part of it back.
-    edge: Option<u32>,
     scale: u8,
 }
 
@@ -66,15 +64,13 @@ impl Guard {
     pub(crate) fn new(syn: &Segment, has_timestamps: bool, now: Instant) -> Self {
         let recent = syn.timestamp.map_or(0, |(value, _)| value);
         let next = syn.seq.wrapping_add(1);
-        let granted = syn.ack.map(|ack| ack.wrapping_add(u32::from(syn.window)));
         Self {
             has_timestamps: has_timestamps && syn.timestamp.is_some(),
             recent: (recent, now),
             last_ack_sent: next,
             update: (syn.seq, syn.ack.unwrap_or(0), syn.window),
             max_window: u32::from(syn.window),
-            granted,
-            edge: granted,
+            granted: syn.ack.map(|ack| ack.wrapping_add(u32::from(syn.window))),
             scale: syn.scale.unwrap_or(0),
         }
     }
@@ -169,9 +165,7 @@ impl Guard {
             || (is_same && window < segment.window);
         if is_newer && current == ack {
             self.update = (segment.seq, ack, segment.window);
-            let window = u32::from(segment.window) << self.scale;
-            self.max_window = self.max_window.max(window);
-            self.edge = Some(ack.wrapping_add(window));
+            self.max_window = self.max_window.max(u32::from(segment.window) << self.scale);
         } else if window != segment.window {
             changes.window = Some(window);
         }
@@ -179,10 +173,11 @@ impl Guard {
         changes
     }
 
-    /// The number of a segment without data, in place of `seq`: one beyond the window that the peer announced would be ignored, with its
-    /// acknowledgement and its window (RFC 9293 3.10.7.4, first). A probe of a closed window is beyond it.
+    /// The number of a segment without data, in place of `seq`: one beyond the peer's window would be ignored, with its acknowledgement
+    /// and its window (RFC 9293 3.10.7.4, first). A probe of a closed window is beyond it. What left while there was room is not, whatever
+    /// the peer takes back: it may have arrived.
     pub(crate) fn bare(&self, seq: u32) -> u32 {
-        self.edge.map_or(seq, |edge| earlier(seq, edge))
+        self.granted.map_or(seq, |granted| earlier(seq, granted))
     }
 
     /// The window field that repeats what the machine was given last, beside an acknowledgement of `una`.
