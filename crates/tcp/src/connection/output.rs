@@ -142,15 +142,16 @@ impl Connection {
         }
         let (clock, echo) = (self.clock(now), self.guard.as_ref().map_or(0, |guard| guard.echo()));
         let (numbers, urgent, guard) = (&mut self.numbers, &self.urgent, self.guard.as_ref());
-        let mut acknowledged = None;
+        let (mut acknowledged, is_aborted) = (None, self.ended == Some(Ended::Aborted));
         edge::edit(packet, |tcp| {
             let machine_seq = tcp.seq_number().0 as u32;
             let mut seq = machine_seq.wrapping_add(numbers.offset(machine_seq));
             // After a timeout the machine counts from the oldest byte again, in bare acknowledgements too.
             // The peer may have received that byte: the segment would be before its window, and the peer
-            // would ignore the acknowledgement. If both ends do so, the connection is stuck.
-            if tcp.segment_len() == 0 {
-                seq = if tcp.rst() { seq } else { later(seq, numbers.sent()) };
+            // would ignore the acknowledgement. If both ends do so, the connection is stuck. The machine does not know of bytes that
+            // left beside it either, behind which alone a reset counts. Other resets repeat the number of what they answer.
+            if tcp.segment_len() == 0 && (!tcp.rst() || is_aborted) {
+                seq = later(seq, numbers.sent());
                 seq = guard.map_or(seq, |guard| guard.bare(seq));
             }
             edge::set_seq(tcp, seq);
