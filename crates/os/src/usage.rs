@@ -52,6 +52,18 @@ pub fn resident_bytes() -> io::Result<u64> {
     Ok(pages * rustix::param::page_size() as u64)
 }
 
+/// Memory of the machine that programs may still take, in bytes.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn available_bytes() -> io::Result<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    let missing = || io::Error::new(io::ErrorKind::InvalidData, "/proc/meminfo has no MemAvailable");
+    Ok(kib.ok_or_else(missing)? * 1_024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +84,7 @@ mod tests {
         let after = resident_bytes().expect("resident memory");
         assert!(after >= before + BYTES as u64 / 2, "{before} and {after}");
         drop(memory);
+        assert!(available_bytes().expect("memory") > BYTES as u64, "this test has just had as much");
     }
 
     #[test]

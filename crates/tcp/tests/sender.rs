@@ -85,6 +85,21 @@ fn a_short_answer_takes_one_round_trip_and_no_segment_twice() {
     }
 }
 
+/// RFC 5961 3.2: a reset before what its receiver expects next is ignored. So it has the number behind all that left, also what left
+/// beside the machine.
+#[test]
+fn a_reset_has_the_number_behind_all_that_left() {
+    for bytes in [0, 500, 5_000, 50_000] {
+        let (mut network, ids) = open(&Config { is_nodelay: true, ..Config::default() });
+        assert_eq!(network.at(0, ids[0]).send(&vec![7; bytes]), Ok(bytes));
+        let end = data(&mut network).last().map(Segment::end);
+        network.at(0, ids[0]).abort();
+        let resets: Vec<_> = network.segments(0).into_iter().filter(|segment| segment.flags.rst).collect();
+        assert_eq!(resets.len(), 1, "{bytes}");
+        assert_eq!(end.unwrap_or(resets[0].seq), resets[0].seq, "{bytes}");
+    }
+}
+
 /// RFC 5681 3.1: where a SYN was lost, the first flight is small.
 #[test]
 fn a_lost_syn_makes_the_first_flight_small() {

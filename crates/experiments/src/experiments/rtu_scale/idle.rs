@@ -18,6 +18,8 @@ use crate::testbed::TcpWorld;
 const BUFFER_BYTES: usize = 4_096;
 /// Packets of the link, in bytes: as it is without configuration.
 const PACKET_BYTES: u32 = 1_472;
+/// What a connection may take besides its buffers.
+const OTHERWISE_BYTES: u64 = 64 << 10;
 /// Descriptors of an accepted connection: a bell for bytes, and one for room.
 const DESCRIPTORS_EACH: u64 = 2;
 /// Descriptors of this process for everything else.
@@ -48,10 +50,14 @@ impl Drop for Peers {
     }
 }
 
-/// How many of `wanted` connections this process has descriptors for.
-pub fn possible(wanted: usize) -> usize {
-    let room = descriptors::raise_limit().saturating_sub(DESCRIPTORS_ELSE) / DESCRIPTORS_EACH;
-    wanted.min(usize::try_from(room).unwrap_or(usize::MAX))
+/// How many of `wanted` connections this process has descriptors and this machine has memory for, of which it takes half at most.
+///
+/// # Errors
+/// If the kernel does not say how much memory is there, or there are no such rings.
+pub fn possible(wanted: usize) -> anyhow::Result<usize> {
+    let by_descriptors = descriptors::raise_limit().saturating_sub(DESCRIPTORS_ELSE) / DESCRIPTORS_EACH;
+    let by_memory = usage::available_bytes()? / 2 / (Idle::buffer_bytes_each()? + OTHERWISE_BYTES);
+    Ok(wanted.min(usize::try_from(by_descriptors.min(by_memory)).unwrap_or(usize::MAX)))
 }
 
 impl Idle {

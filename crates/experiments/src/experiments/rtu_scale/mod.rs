@@ -44,7 +44,7 @@ const BESIDE_IDLE: usize = 3;
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let setup = PairSetup { link: LinkSpec::direct(RATE), pinned: true };
     let interval = Nanos::from_millis(conditions.pick(2, 2, 5));
-    let idle_count = idle::possible(conditions.pick(20, 500, 10_000));
+    let idle_count = idle::possible(conditions.pick(20, 10_000, 10_000))?;
     let mut contest = Contest::new(setup, 1, conditions);
     let mut idle = None;
     for (name, count, has_idle) in WORLDS {
