@@ -5,7 +5,7 @@ mod network;
 
 use network::{Faults, Network, Stream};
 use punctual_analysis::{Instant, Nanos};
-use punctual_tcp::{Config, ConnectionId, Segment, State};
+use punctual_tcp::{Config, ConnectionId, Segment, Setting, State};
 
 const FULL: u16 = 1_448;
 
@@ -98,6 +98,20 @@ fn a_reset_has_the_number_behind_all_that_left() {
         assert_eq!(resets.len(), 1, "{bytes}");
         assert_eq!(end.unwrap_or(resets[0].seq), resets[0].seq, "{bytes}");
     }
+}
+
+/// RFC 9293 3.8.4: a keep-alive leaves after the idle time, and not when it is switched on.
+#[test]
+fn a_keep_alive_waits_for_the_idle_time() {
+    let (mut network, ids) = open(&Config::default());
+    network.run(Nanos::from_secs(1), |_| false);
+    network.at(0, ids[0]).set(Setting::KeepAlive(Some(Nanos::from_secs(5))));
+    assert_eq!(network.segments(0), []);
+    network.at(0, ids[0]).send(b"x").expect("room");
+    network.run(Nanos::from_millis(4_900), |_| false);
+    let sent = network.sent[0];
+    network.run(Nanos::from_secs(12), |_| false);
+    assert!((2..=3).contains(&(network.sent[0] - sent)), "{}", network.sent[0] - sent);
 }
 
 /// RFC 5681 3.1: where a SYN was lost, the first flight is small.

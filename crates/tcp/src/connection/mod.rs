@@ -48,6 +48,8 @@ struct Misfits {
     is_opened_again: bool,
     /// A SYN in TIME-WAIT was answered by an acknowledgement.
     has_answered_syn: bool,
+    /// Keep-alives have been switched on: the machine makes one at once, and not after the idle time.
+    skips_keep_alive: bool,
     /// The last reply to an old segment had the number of the peer's window.
     was_first_reply: bool,
 }
@@ -159,7 +161,9 @@ impl Connection {
 
     /// Changes a setting from now on.
     pub fn set(&mut self, setting: Setting) {
+        let had_keep_alive = self.config.keep_alive.is_some();
         self.config = self.config.with(setting);
+        self.misfits.skips_keep_alive |= !had_keep_alive && self.config.keep_alive.is_some();
         self.machine.follow(&self.config);
     }
 

@@ -59,6 +59,10 @@ impl Connection {
             if packet.is_empty() {
                 return false;
             }
+            if self.skips_keep_alive(packet) {
+                packet.clear();
+                continue;
+            }
             if matches!(self.machine.state(), MachineState::SynSent | MachineState::SynReceived) {
                 self.syn_left(now);
             }
@@ -73,6 +77,19 @@ impl Connection {
                 return true;
             }
         }
+    }
+
+    /// Whether `packet`, the machine's, is the keep-alive that it makes at once when they are switched on.
+    fn skips_keep_alive(&mut self, packet: &[u8]) -> bool {
+        if !self.misfits.skips_keep_alive {
+            return false;
+        }
+        let una = self.place().una;
+        let is_one = edge::payload(packet).is_some_and(|(machine_seq, payload)| {
+            payload.len() == 1 && self.numbers.to_wire(machine_seq).wrapping_add(1) == una
+        });
+        self.misfits.skips_keep_alive = !is_one;
+        is_one
     }
 
     /// Time at which `output` has work: `now` if at once, `None` if only a segment or the program can cause
