@@ -40,6 +40,13 @@ fn relay(a: &Host, (from, file): (&str, &Path), arguments: &str) -> Relay {
     Relay(child, errors)
 }
 
+/// What a host's daemon answers to a question of the command line.
+fn ask(host: &Host, question: &str, socket: &Path) -> Value {
+    let mut command = on(host, Path::new(PUNCTUAL), &question.split(' ').collect::<Vec<_>>());
+    let output = command.args(["--json", "--socket"]).arg(socket).output().expect("it runs");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
 impl Relay {
     /// What it printed about each connection.
     fn ended(mut self) -> Vec<Value> {
@@ -239,9 +246,7 @@ fn whoever_gives_up_keeps_no_place() {
     let errors: Vec<_> = ended.iter().map(|one| one["error"].as_str().unwrap_or_default()).collect();
     assert_eq!(errors[..2], ["the program reset the connection", "the peer reset the connection"]);
     assert!(errors[2].contains("did not answer in time"), "{errors:?}");
-    let mut list = on(&a, Path::new(PUNCTUAL), &["connections", "--json", "--socket"]);
-    let list = list.arg(&socket).output().expect("it runs");
-    assert_eq!(String::from_utf8_lossy(&list.stdout).trim(), "[]", "the daemon connects no longer");
+    assert_eq!(ask(&a, "connections", &socket), serde_json::json!([]), "the daemon connects no longer");
     drop(daemon);
     std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
 }
@@ -282,9 +287,7 @@ fn a_relay_shares_the_engine_of_a_daemon() {
         "--listen {A}:7000 --to 127.0.0.1:7001 --class low-delay --interval 10ms --units 8 --count 2"
     );
     let relay = relay(&a, ("--socket", &socket), &arguments);
-    let mut list = on(&a, Path::new(PUNCTUAL), &["connections", "--listeners", "--json", "--socket"]);
-    let list = list.arg(&socket).output().expect("it runs");
-    let list: Value = serde_json::from_slice(&list.stdout).expect("JSON");
+    let list = ask(&a, "connections --listeners", &socket);
     assert_eq!(list[0]["local"], format!("{A}:7000"), "{list}");
     assert_eq!(list[0]["class"]["name"], "low-delay", "{list}");
     std::thread::scope(|scope| {
@@ -298,9 +301,7 @@ fn a_relay_shares_the_engine_of_a_daemon() {
         });
         for _ in 0..2 {
             let stream = b.within(|| TcpStream::connect(address(A, 7_000))).expect("to connect");
-            let mut list = on(&a, Path::new(PUNCTUAL), &["connections", "--json", "--socket"]);
-            let list = list.arg(&socket).output().expect("it runs");
-            let list: Value = serde_json::from_slice(&list.stdout).expect("JSON");
+            let list = ask(&a, "connections", &socket);
             let peer = stream.local_addr().expect("an address").to_string();
             let ours = list.as_array().expect("a list").iter().find(|one| one["peer"] == *peer);
             // The relay may not have accepted it yet: then it waits in the listener.
@@ -425,10 +426,6 @@ fn the_path_between_two_relays_is_reserved() {
     let daemons =
         [("a", &a), ("b", &b)].map(|(name, host)| Daemon::start(host, &without_flows(&folder, name)));
     let [socket_a, socket_b] = ["a.sock", "b.sock"].map(|name| folder.join(name));
-    let ask = |host: &Host, verb: &str, socket: &Path| -> Value {
-        let output = on(host, Path::new(PUNCTUAL), &[verb, "--json", "--socket"]).arg(socket).output();
-        serde_json::from_slice(&output.expect("it runs").stdout).expect("JSON")
-    };
     let alive = || ask(&a, "status", &socket_a)["node"]["links"][0]["alive"] == true;
     let until = std::time::Instant::now() + PATIENCE;
     while !alive() {

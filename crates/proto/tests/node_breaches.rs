@@ -23,13 +23,24 @@ fn contract() -> Contract {
     Contract::new(BYTES, Rate::per_second(200).unwrap(), 1, Nanos::from_millis(20)).unwrap()
 }
 
-/// Sends for `span`, a message every 5 ms.
-fn stream(world: &mut World, open: &Open, span: Nanos, mut between: impl FnMut(&mut World)) {
+/// h1 sends for `span`, a message every 5 ms.
+fn stream(world: &mut World, open: &Open, span: Nanos, between: impl FnMut(&mut World)) {
+    stream_from(0, world, open, span, between);
+}
+
+/// The same from another host.
+fn stream_from(
+    host: usize,
+    world: &mut World,
+    open: &Open,
+    span: Nanos,
+    mut between: impl FnMut(&mut World),
+) {
     let until = world.now + span;
     let mut number = 0;
     while world.now < until {
         open.outbox.send(&pattern(1, number, BYTES as usize), world.now);
-        world.nodes[0].handle_ring(open.source, world.now);
+        world.nodes[host].handle_ring(open.source, world.now);
         world.run_for(Nanos::from_millis(5));
         while open.inbox.recv(|_, _| {}) {}
         between(world);
@@ -497,14 +508,9 @@ fn a_channel_across_a_broken_link_is_notified_and_stays_known() {
 fn a_forwarder_tells_the_ends_of_a_new_channel_of_its_broken_stage_at_once() {
     let mut world = World::line(3, RATE);
     let own = world.open(1, 2, contract()).expect("it fits");
-    for number in 0..600 {
-        own.outbox.send(&pattern(1, number, BYTES as usize), world.now);
-        world.nodes[1].handle_ring(own.source, world.now);
-        world.run_for(Nanos::from_millis(5));
-        while own.inbox.recv(|_, _| {}) {}
-        if number % 20 == 0 {
-            world.nodes[1].record_wake(LATE, world.now);
-        }
+    for _ in 0..30 {
+        stream_from(1, &mut world, &own, Nanos::from_millis(100), |_| {});
+        world.nodes[1].record_wake(LATE, world.now);
     }
     assert_eq!(world.nodes[1].status(world.now).broken.len(), 1, "its processor");
     assert!(named(&world, 0).is_empty() && world.nodes[0].status(world.now).broken.is_empty());

@@ -4,7 +4,16 @@
 use punctual_proto::api::WorkKind;
 use punctual_proto::limits::{RING_MESSAGES_BEHIND, RING_MESSAGES_MAX};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
-use punctual_rig::{TestOutbox, World, line_config, pattern};
+use punctual_rig::{Open, TestOutbox, World, line_config, pattern};
+
+/// Two hosts and a channel between them for messages of 100 bytes, with this burst.
+fn world_with(burst: u32) -> (World, Open) {
+    let mut world = World::line(2, BitRate(100_000_000));
+    let rate = Rate::per_second(20).expect("a rate");
+    let contract = Contract::new(100, rate, burst, Nanos::from_millis(500)).expect("in range");
+    let open = world.open(0, 1, contract).expect("it fits");
+    (world, open)
+}
 
 /// A source makes one packet in a unit, and its messages have one, two or three. The units that begin a
 /// message take others out of the ring, and no other unit does.
@@ -38,10 +47,7 @@ fn the_unit_that_begins_a_message_takes_others_out_of_the_ring() {
 /// looks into the ring before: neither the background, nor the unit that begins the message before.
 #[test]
 fn a_message_right_behind_a_check_waits_for_its_doorbell() {
-    let mut world = World::line(2, BitRate(100_000_000));
-    let rate = Rate::per_second(20).expect("a rate");
-    let contract = Contract::new(100, rate, 2, Nanos::from_millis(500)).expect("in range");
-    let open = world.open(0, 1, contract).expect("it fits");
+    let (mut world, open) = world_with(2);
     let taken = |world: &World| world.nodes[0].channel(open.source).expect("open").counters.messages_in;
     assert!(open.outbox.send(&pattern(1, 0, 100), world.now));
     open.outbox.send_behind_check(&pattern(1, 1, 100), world.now);
@@ -60,10 +66,7 @@ fn a_message_right_behind_a_check_waits_for_its_doorbell() {
 /// as many messages as any, and not the few that are taken while others wait.
 #[test]
 fn a_ring_that_was_emptied_by_its_share_holds_no_rest() {
-    let mut world = World::line(2, BitRate(100_000_000));
-    let rate = Rate::per_second(20).expect("a rate");
-    let contract = Contract::new(100, rate, 100, Nanos::from_millis(500)).expect("in range");
-    let open = world.open(0, 1, contract).expect("it fits");
+    let (mut world, open) = world_with(100);
     let now = world.now;
     assert!(open.outbox.send(&pattern(1, 0, 100), now));
     assert_eq!(world.nodes[0].handle_ring_within(open.source, 1, now), 1);

@@ -130,7 +130,7 @@ impl Relay {
             Some(file) => Endsystem::embedded(&config::load(file)?)?,
             None => self.host.connect()?,
         };
-        let tally = Tally::new(output);
+        let tally = Tally::new(self.connections_max, self.count, output);
         match direction {
             Direction::In { listen, to } => self.serve_wire(&endsystem, qos, (&listen, to), &tally)?,
             Direction::Out { from, peer } => self.serve_programs(&endsystem, qos, (from, &peer), &tally)?,
@@ -192,7 +192,7 @@ impl Relay {
         print_note(&format!("relay: listening on {listen}"));
         let mut refusals = Refusals::default();
         std::thread::scope(|scope| -> anyhow::Result<()> {
-            while tally.admit(self.connections_max, self.count) {
+            while tally.admit() {
                 let accepted = listener.accept_timeout(ACCEPT_WAIT);
                 if let Some(refusal) = refusals.news(accepted.as_ref().err()) {
                     print_note(&format!("relay: {refusal}"));
@@ -227,7 +227,7 @@ impl Relay {
         // Port 0 lets the kernel choose.
         print_note(&format!("relay: listening on {}", listener.local_addr()?));
         std::thread::scope(|scope| -> anyhow::Result<()> {
-            while tally.admit(self.connections_max, self.count) {
+            while tally.admit() {
                 let accepted = accept(&listener)?;
                 if let Some(error) = endsystem.ended() {
                     accepted.iter().for_each(|(program, _)| reset_program(program));

@@ -298,7 +298,7 @@ impl Endsystem {
         qos: Qos,
         mut goes_on: impl FnMut() -> bool,
     ) -> Result<TcpStream, TcpError> {
-        self.connect_patiently(peer, qos, &mut Patience::asking(None, &mut goes_on))
+        self.connect_patiently(peer, qos, &mut Patience::asking(&mut goes_on))
     }
 
     fn connect_patiently(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// How often a caller is asked whether it still waits.
 const ASK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A caller's patience: until some time, and as long as it says so.
+/// A caller's patience: until some time, or as long as it says so.
 pub(super) struct Patience<'a> {
     until: Option<Instant>,
     goes_on: Option<&'a mut dyn FnMut() -> bool>,
@@ -27,19 +27,16 @@ impl<'a> Patience<'a> {
         Self { until: timeout.and_then(|timeout| Instant::now().checked_add(timeout)), goes_on: None }
     }
 
-    /// For so long at most, and while `goes_on` returns true.
-    pub fn asking(timeout: Option<Duration>, goes_on: &'a mut dyn FnMut() -> bool) -> Self {
-        Self { goes_on: Some(goes_on), ..Self::of(timeout) }
+    /// While `goes_on` returns true.
+    pub fn asking(goes_on: &'a mut dyn FnMut() -> bool) -> Self {
+        Self { until: None, goes_on: Some(goes_on) }
     }
 
     /// Waits for the next message.
     pub fn receive<T>(&mut self, receiver: &Receiver<T>) -> Result<T, Nothing> {
         loop {
             let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
-            let slice = match (left, &self.goes_on) {
-                (left, Some(_)) => Some(left.map_or(ASK_INTERVAL, |left| left.min(ASK_INTERVAL))),
-                (left, None) => left,
-            };
+            let slice = left.or(self.goes_on.is_some().then_some(ASK_INTERVAL));
             let received = match slice {
                 Some(slice) => receiver.recv_timeout(slice),
                 None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -49,8 +46,7 @@ impl<'a> Patience<'a> {
                 Err(RecvTimeoutError::Disconnected) => return Err(Nothing::Gone),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            let is_late = self.until.is_some_and(|until| until <= Instant::now());
-            if is_late || self.goes_on.as_mut().is_some_and(|goes_on| !goes_on()) {
+            if !self.goes_on.as_mut().is_some_and(|goes_on| goes_on()) {
                 return Err(Nothing::GivenUp);
             }
         }
@@ -72,7 +68,7 @@ mod tests {
             asked += 1;
             asked < 3
         };
-        assert_eq!(Patience::asking(None, &mut goes_on).receive(&receiver), Err(Nothing::GivenUp));
+        assert_eq!(Patience::asking(&mut goes_on).receive(&receiver), Err(Nothing::GivenUp));
         assert_eq!(asked, 3);
         sender.send(7).expect("it is there");
         assert_eq!(Patience::of(Some(Duration::ZERO)).receive(&receiver), Ok(7), "what is there is taken");

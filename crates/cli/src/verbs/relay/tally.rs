@@ -37,13 +37,15 @@ impl Ended {
 struct Count {
     running: u32,
     ended: u64,
-    /// How many may run, and whether that was said since fewer than half of them ran.
-    most: u32,
+    /// It was said that no more may run, since fewer than half did.
     is_full_told: bool,
 }
 
 /// Counts connections, and prints a line for each that has ended.
 pub(super) struct Tally {
+    /// As many may run, and as many are to end.
+    running_max: u32,
+    ended_max: Option<u64>,
     count: Mutex<Count>,
     changed: Condvar,
     output: Output,
@@ -67,14 +69,15 @@ pub(super) fn ended(
 }
 
 impl Tally {
-    pub fn new(output: Output) -> Self {
-        Self { count: Mutex::default(), changed: Condvar::new(), output }
+    /// For at most `running_max` connections at a time, until `ended_max` have ended, if that is given.
+    pub fn new(running_max: u32, ended_max: Option<u64>, output: Output) -> Self {
+        Self { running_max, ended_max, count: Mutex::default(), changed: Condvar::new(), output }
     }
 
     /// Waits until one more connection may run; `false` when as many have ended as were asked for.
-    pub fn admit(&self, running_max: u32, ended_max: Option<u64>) -> bool {
+    pub fn admit(&self) -> bool {
+        let Self { running_max, ended_max, .. } = *self;
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        count.most = running_max;
         loop {
             let begun = count.ended + u64::from(count.running);
             if ended_max.is_some_and(|most| count.ended >= most) {
@@ -105,7 +108,7 @@ impl Tally {
         let _ = self.output.print(&ended, Ended::text);
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         (count.running, count.ended) = (count.running - 1, count.ended + 1);
-        count.is_full_told &= count.running >= count.most / 2;
+        count.is_full_told &= count.running >= self.running_max / 2;
         self.changed.notify_all();
     }
 }

@@ -253,32 +253,29 @@ impl<H: Host> Service<H> {
     }
 
     pub(super) fn tcp_connections(&mut self, after: Option<ChannelId>) -> Outcome {
-        let mut handles: Vec<ChannelId> = (self.ends.iter())
-            .filter(|(channel, end)| {
-                matches!(end.stage, Stage::Tcp(_)) && after.is_none_or(|after| **channel > after)
-            })
-            .map(|(channel, _)| *channel)
-            .collect();
-        handles.sort_unstable();
-        let beyond_page = handles.len() > CONNECTIONS_PER_PAGE;
-        let page = handles.into_iter().take(CONNECTIONS_PER_PAGE);
-        let mut connections: Vec<_> = page.filter_map(|channel| self.status_of(channel)).collect();
+        let (page, beyond_page) = self.tcp_page(after, |stage| matches!(stage, Stage::Tcp(_)));
+        let mut connections = page.into_iter().filter_map(|channel| self.status_of(channel)).collect();
         let more = keep_fitting(&mut connections, 0) || beyond_page;
         Ok(Some((Answer::TcpConnections { connections, more }, Vec::new())))
     }
 
     pub(super) fn tcp_listeners(&mut self, after: Option<ChannelId>) -> Outcome {
-        let is_listening = |end: &End| matches!(end.stage, Stage::TcpListener { call: None, .. });
-        let mut handles: Vec<ChannelId> = (self.ends.iter())
-            .filter(|(channel, end)| is_listening(end) && after.is_none_or(|after| **channel > after))
-            .map(|(channel, _)| *channel)
-            .collect();
-        handles.sort_unstable();
-        let beyond_page = handles.len() > CONNECTIONS_PER_PAGE;
-        let page = handles.into_iter().take(CONNECTIONS_PER_PAGE);
-        let mut listeners: Vec<_> = page.filter_map(|channel| self.listener_status(channel)).collect();
+        let is_listening = |stage: &Stage| matches!(stage, Stage::TcpListener { call: None, .. });
+        let (page, beyond_page) = self.tcp_page(after, is_listening);
+        let mut listeners = page.into_iter().filter_map(|channel| self.listener_status(channel)).collect();
         let more = keep_fitting(&mut listeners, 0) || beyond_page;
         Ok(Some((Answer::TcpListeners { listeners, more }, Vec::new())))
+    }
+
+    /// Handles of ends of this kind behind `after`, as many as the processor is asked about for one request, and whether there are more.
+    fn tcp_page(&self, after: Option<ChannelId>, is_one: impl Fn(&Stage) -> bool) -> (Vec<ChannelId>, bool) {
+        let behind = |channel: ChannelId| after.is_none_or(|after| channel > after);
+        let ones = self.ends.iter().filter(|(channel, end)| behind(**channel) && is_one(&end.stage));
+        let mut handles: Vec<ChannelId> = ones.map(|(channel, _)| *channel).collect();
+        handles.sort_unstable();
+        let more = handles.len() > CONNECTIONS_PER_PAGE;
+        handles.truncate(CONNECTIONS_PER_PAGE);
+        (handles, more)
     }
 
     fn listener_status(&self, channel: ChannelId) -> Option<TcpListenerStatus> {
