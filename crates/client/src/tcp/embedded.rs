@@ -38,7 +38,7 @@ fn parts(ends: TcpEnds) -> Opened {
 
 /// What a connection asks of the host.
 pub(super) fn wish(qos: Qos, config: TcpConfig, handler_time: Nanos) -> TcpWish {
-    TcpWish { class: qos.class(), config, handler_time }
+    TcpWish { handler_time, ..TcpWish::of(qos.class()).with(config) }
 }
 
 pub(super) fn connect(

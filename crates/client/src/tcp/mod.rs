@@ -317,7 +317,8 @@ impl Endsystem {
         Ok(TcpStream::new(&self.connection, side::connected(&self.connection, reply)?))
     }
 
-    /// Does what [`Endsystem::connect_tcp`] does, with settings of the connection; its MTU is the route's.
+    /// Does what [`Endsystem::connect_tcp`] does, with settings of the connection; its MTU is the route's, and
+    /// [`Settings::ack_segments`] that of its class.
     ///
     /// # Errors
     /// See [`Endsystem::connect_tcp`]; [`TcpError::NotEmbedded`] through a daemon.
@@ -379,7 +380,8 @@ impl Endsystem {
         Ok(listener.declaring(qos, handler_time))
     }
 
-    /// Does what [`Endsystem::bind_tcp`] does, with settings of the connections; their MTU is the link's.
+    /// Does what [`Endsystem::bind_tcp`] does, with settings of the connections; their MTU is the link's, and
+    /// [`Settings::ack_segments`] that of the class.
     ///
     /// # Errors
     /// See [`Endsystem::bind_tcp`]; [`TcpError::NotEmbedded`] through a daemon.

@@ -188,6 +188,13 @@ impl TcpWish {
         let config = TcpConfig { is_nodelay, ack_segments, ..TcpConfig::default() };
         Self { class, config, handler_time: Nanos::ZERO }
     }
+
+    /// With the settings of a program, but for the number of segments that an acknowledgement may wait for: it belongs to the class.
+    #[must_use]
+    pub const fn with(mut self, settings: TcpConfig) -> Self {
+        self.config = TcpConfig { ack_segments: self.config.ack_segments, ..settings };
+        self
+    }
 }
 
 /// Memory of the rings of a connection over a link with packets of at most `packet_bytes`, in bytes: the program's two, and that of
@@ -264,6 +271,15 @@ mod tests {
         assert_eq!(time(RtuClass::periodic(Nanos::from_millis(1), 4)), Nanos(1_450));
         let low_delay = RtuClass::LowDelay { interval: Nanos::from_millis(1), units: 4, priority: None };
         assert_eq!(time(low_delay), Nanos(1_450));
+    }
+
+    #[test]
+    fn how_long_an_acknowledgement_waits_belongs_to_the_class() {
+        let settings = TcpConfig { ack_segments: 7, receive_bytes: 9_000, ..TcpConfig::default() };
+        let of = |class| TcpWish::of(class).with(settings).config;
+        let best_effort = of(RtuClass::BestEffort);
+        assert_eq!((best_effort.ack_segments, best_effort.receive_bytes), (ACK_SEGMENTS_MAX, 9_000));
+        assert_eq!(of(RtuClass::periodic(Nanos::from_millis(1), 4)).ack_segments, 1);
     }
 
     /// The longest call of best effort has time for its segments and for what the node does to send them.

@@ -66,6 +66,8 @@ pub(super) struct Entry<M: Memory> {
     dropped: u64,
     /// Segments since the output handler was last called.
     unanswered: u32,
+    /// The program's ring may have room for bytes that wait: the input handler is called again, and the window grows.
+    fills: bool,
     delays: Delays,
     /// Hardware address of the peer, if a listener has opened the connection.
     address: Option<u64>,
@@ -100,6 +102,7 @@ impl<M: Memory> Entry<M> {
             segments_out: 0,
             dropped: 0,
             unanswered: 0,
+            fills: false,
             delays: Delays::default(),
             address: None,
             successor: None,
@@ -202,6 +205,7 @@ impl<M: Memory> Entry<M> {
         if self.rings.is_none() {
             self.connection.rest();
         }
+        self.fills = has_more;
         let more = has_more || !self.arrived.is_empty();
         CallOutcome { units: done, more, delivered: self.number > given, first_arrival }
     }
@@ -327,11 +331,12 @@ impl<M: Memory> Entry<M> {
         [self.connection.next_deadline(now), orphan.map(|at| at.max(now))].into_iter().flatten().min()
     }
 
-    /// Whether nothing but an acknowledgement can be due, and the segments behind in the queue will change it. The input handler is
-    /// called for them, and this is looked at again.
+    /// Whether nothing but an acknowledgement can be due, and the segments behind in the queue, or bytes that the program's ring has room
+    /// for, will change it. The input handler is called for them, and this is looked at again.
     fn acknowledgement_waits(&self) -> bool {
-        let is_more = !self.arrived.is_empty() && self.unanswered < self.connection.config().ack_segments;
-        is_more
+        let most = self.connection.config().ack_segments;
+        let is_more = !self.arrived.is_empty() && self.unanswered < most;
+        (is_more || self.fills && most > 1)
             && self.connection.state() == State::Established
             && self.connection.unacknowledged_bytes() == 0
     }

@@ -470,6 +470,40 @@ fn an_acknowledgement_waits_for_no_more_segments_than_allowed() {
     }
 }
 
+/// A program has made room in a full ring. The window that this opens is announced once, when the ring is full again, and not in parts: the
+/// peer would send as little each time.
+#[test]
+fn a_window_is_announced_when_the_ring_was_filled() {
+    for (allowed, parts) in [(1, true), (32, false)] {
+        let mut world = World::new(15, 0, 16);
+        world.config.ack_segments = allowed;
+        world.open();
+        let (now, client) = (world.now, world.program(0).cloned().expect("open"));
+        let bytes = 2 * world.config.receive_bytes;
+        assert!(client.outbox.send(&vec![3; bytes], now));
+        assert!(!world.run(Nanos::from_secs(1), |_| {}, |_| false));
+        let unread = |world: &World| world.status(1).expect("open").readable_bytes;
+        let (full, now) = (unread(&world), world.now);
+        assert!(full > world.config.receive_bytes - 2_000, "{full} bytes wait");
+        world.read(1);
+        let (mut early, mut calls) = (0, 0);
+        let is_due = |world: &mut World| world.hosts[1].tcp.due(0, now).is_some_and(|due| due <= now);
+        while world.hosts[1].tcp.input(0, 1, now).more {
+            early += u32::from(is_due(&mut world));
+            calls += 1;
+        }
+        assert!(calls > 2 && (early > 0) == parts, "{allowed} allowed: {early} of {calls}");
+        assert!(is_due(&mut world));
+        let mut out = Out { packets: Vec::new(), room: 64 };
+        assert_eq!(world.hosts[1].tcp.output(0, 1, now, &mut out).units, 1);
+        assert!(!is_due(&mut world));
+        let freed = full - unread(&world);
+        assert!(freed >= 12 * CHUNK_BYTES as usize, "{freed}");
+        let window = world.status(1).expect("open").windows_bytes[1] as usize;
+        assert!(window.abs_diff(freed) < 2_000, "{window} of {freed}");
+    }
+}
+
 /// Bytes of its own, and an end, do not wait for segments in the queue.
 #[test]
 fn only_acknowledgements_wait_for_segments_in_the_queue() {
