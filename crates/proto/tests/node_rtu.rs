@@ -100,6 +100,43 @@ fn rmdp_serves_low_delay_before_guaranteed_before_best_effort() {
     assert!(bench.counters(flood).units_beyond > 1_000, "the rest is best effort's");
 }
 
+/// Under `rmdp` a bound gives no place in the order: handlers that are as urgent as one before, or more so, are granted, too, and all keep
+/// their bounds.
+#[test]
+fn rmdp_grants_low_delay_handlers_one_after_the_other() {
+    let mut bench = Bench::new(cpu(Admission::RMDP));
+    let of = |interval, priority| RtuClass::LowDelay { interval, units: 2, priority };
+    let classes = [of(MS(5), None), of(MS(5), None), of(MS(3), None), of(MS(4), Some(3)), of(MS(4), Some(1))];
+    let ids = classes.map(|class| bench.register(terms(class, US(40))).expect("granted"));
+    for n in 0..200 {
+        ids.iter().for_each(|id| bench.arrive(*id, AT(n * 5_000), 2));
+    }
+    bench.run_until(AT(1_000_000));
+    for (id, class) in ids.into_iter().zip(classes) {
+        assert_eq!((broken(&bench.bodies[&id]), bench.counters(id).late), (None, 0), "{class:?}");
+        assert_eq!(bench.counters(id).units, 400, "{class:?}");
+    }
+}
+
+/// What a refusal names can be asked for: a deadline is at most the period.
+#[test]
+fn no_refusal_names_a_deadline_beyond_the_period() {
+    for admission in [Admission::RMDP, Admission::EDF, Admission::FIXED_PRIORITY, Admission::D_ORDER] {
+        let mut bench = Bench::new(cpu(admission));
+        let first = bench.register(terms(RtuClass::periodic(MS(10), 4), US(800)));
+        assert!(first.is_ok(), "{}", admission.name);
+        for period in [US(500), MS(1), MS(2), MS(20)] {
+            let asked = RtuTerms { deadline: Some(US(400)), ..terms(RtuClass::periodic(period, 1), US(150)) };
+            let Err(refusal) = bench.register(asked) else { continue };
+            let RtuRefusal::Processor(stage) = refusal else { panic!("{refusal}") };
+            let Some(deadline) = stage.bound_possible else { continue };
+            assert!(deadline <= period, "{}: {deadline} of {period}", admission.name);
+            let granted = bench.register(RtuTerms { deadline: Some(deadline), ..asked });
+            assert!(granted.is_ok(), "{}: {deadline} of {period}", admission.name);
+        }
+    }
+}
+
 #[test]
 fn a_timed_handler_gets_its_units_in_every_period_and_no_more() {
     for admission in [Admission::RMDP, Admission::EDF, Admission::FIXED_PRIORITY, Admission::D_ORDER] {

@@ -31,6 +31,9 @@ pub(crate) enum Verdict {
     Drop,
     /// Drop it, and send the peer our state.
     Challenge,
+    /// It is outside of the window: the machine answers it, and nobody reads its acknowledgement, window or timestamp (RFC 9293 3.10.7.4,
+    /// first; RFC 7323 5.3, R2).
+    Outside,
 }
 
 /// Changes to a segment before the machine gets it.
@@ -117,6 +120,9 @@ impl Guard {
         let data_end = segment.seq.wrapping_add(u32::from(segment.payload_bytes));
         if segment.payload_bytes > 0 && before(place.edge, data_end) {
             return Verdict::Challenge;
+        }
+        if is_old(segment, place) || before(place.edge, segment.seq) {
+            return Verdict::Outside;
         }
         self.note_timestamp(segment, now);
         Verdict::Pass(self.changes(segment, ack, place))
@@ -209,6 +215,11 @@ impl Guard {
     }
 }
 
+/// Whether a segment is before everything that is expected.
+pub(crate) fn is_old(segment: &Segment, place: Place) -> bool {
+    before(segment.seq, place.next) && at_or_after(place.next, segment.end())
+}
+
 /// RFC 5961 3.2: a reset at exactly RCV.NXT ends the connection, another in the window is challenged, all others are dropped.
 fn judge_reset(segment: &Segment, place: Place) -> Verdict {
     if segment.seq == place.next {
@@ -219,6 +230,8 @@ fn judge_reset(segment: &Segment, place: Place) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+
     use super::*;
     use crate::wire::{Flags, Flow, bare};
 
@@ -386,11 +399,29 @@ mod tests {
         assert_eq!(verdict(401), Verdict::Challenge);
     }
 
-    /// A segment without data takes no space of the window: the machine checks its position.
+    /// RFC 9293 3.10.7.4, first: what is outside of the window, with data or without, changes neither the timestamp nor the window nor the
+    /// range of acknowledgements. A host off the path could stop a connection otherwise: it need not guess the window.
     #[test]
-    fn a_bare_segment_beyond_the_window_is_not_data() {
-        let bare = Segment { seq: 1_000, ..segment() };
-        assert_eq!(guard(None).judge(&bare, PLACE, NOW), Verdict::Pass(Changes::default()));
+    fn what_is_outside_of_the_window_changes_nothing() {
+        let (half, base) = (1 << 31, segment());
+        for seq in [499, 500 - 300, 901, 1_000, 500 + half - 1, 500_u32.wrapping_sub(half - 500)] {
+            for payload_bytes in [0, 1].into_iter().filter(|bytes| *bytes == 0 || before(seq, 500)) {
+                let mut guard = guard(Some((100, 0)));
+                let before = format!("{guard:?}");
+                let timestamp = Some((100 + (1 << 30), 0));
+                let forged = Segment { seq, payload_bytes, timestamp, window: 9_000, ..base };
+                assert_eq!(guard.judge(&forged, PLACE, NOW), Verdict::Outside, "{seq}");
+                assert_eq!(format!("{guard:?}"), before, "{seq}");
+                let next = Segment { timestamp: Some((100, 0)), ..base };
+                assert_eq!(guard.judge(&next, PLACE, NOW), Verdict::Pass(Changes::default()), "{seq}");
+            }
+        }
+        for seq in [500, 501, 899] {
+            let inside = guard(None).judge(&Segment { seq, ..base }, PLACE, NOW);
+            assert_eq!(inside, Verdict::Pass(Changes::default()), "{seq}");
+        }
+        let partly_new = guard(None).judge(&Segment { seq: 499, payload_bytes: 2, ..base }, PLACE, NOW);
+        assert_eq!(partly_new, Verdict::Pass(Changes::default()));
     }
 
     /// A peer that has filled the window acknowledges from the window's end, also while its first segment is missing. The

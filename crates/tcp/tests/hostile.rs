@@ -143,6 +143,47 @@ fn forged(random: &mut Random, base: &Segment) -> Segment {
     }
 }
 
+/// A host off the path knows the flow and guesses the numbers. Segments without data that are outside of the window change nothing,
+/// whatever acknowledgement, window and timestamp they carry: both directions go on at once.
+#[test]
+fn segments_outside_of_the_window_stop_no_stream() {
+    let offsets =
+        [(-(1 << 29), -30_000), (-1, 0), (-300_000, -1), (300_000, 0), (1 << 30, -30_000), (1 << 30, 0)];
+    for (has_timestamps, clock) in [(true, 1), (true, 1 << 30), (false, 0)] {
+        for window in [0, 1, u16::MAX] {
+            let mut network = Network::new(2, Faults::default());
+            let ids = network.open(false, &Config { has_timestamps, ..Config::default() });
+            network.run(Nanos::from_secs(1), |_| false);
+            let base = peek(&mut network, 1, ids[0]);
+            let moved = |number: u32, by: i32| number.wrapping_add_signed(by);
+            for (seq, ack) in offsets {
+                let forged = Segment {
+                    seq: moved(base.seq, seq),
+                    ack: base.ack.map(|number| moved(number, ack)),
+                    window,
+                    timestamp: base.timestamp.map(|(value, echo)| (moved(value, clock), echo)),
+                    flags: Flags::default(),
+                    ..base
+                };
+                inject(&mut network, 1, &forged);
+            }
+            let mut streams = [Stream::new(0, 50_000), Stream::new(1, 50_000)];
+            // The byte by which the numbers were learned.
+            assert!(network.run(Nanos::from_secs(2), |network| network.at(1, ids[1]).readable_bytes() > 0));
+            assert_eq!(network.at(1, ids[1]).recv(&mut [0; 1]), 1);
+            let is_done = network.run(Nanos::from_secs(3), |network| {
+                for side in 0..2 {
+                    streams[side].write(network.at(side, ids[side]));
+                    streams[side].read(network.at(1 - side, ids[1 - side]));
+                }
+                streams.iter().all(|stream| stream.read == 50_000)
+            });
+            let read = streams.map(|stream| stream.read);
+            assert!(is_done, "{has_timestamps} {clock} {window}: {read:?}");
+        }
+    }
+}
+
 /// In every state, with every field near its expected value and far from it: no panic, and no endless loop.
 #[test]
 fn no_segment_panics() {

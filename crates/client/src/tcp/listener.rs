@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use punctual_ipc::api::Request;
+use punctual_ipc::api::{Answer, Request};
 #[cfg(feature = "embedded")]
 use punctual_proto::Nanos;
 use punctual_proto::ids::ChannelId;
@@ -26,12 +26,15 @@ pub struct TcpListener {
     declared: Option<(Qos, Nanos)>,
 }
 
+/// A call that waits for a connection, and its answer.
+pub(super) type AcceptCall = (u64, Receiver<Reply>);
+
 /// The engine's side.
 pub(super) enum Listening {
     #[cfg(feature = "embedded")]
     Embedded(Box<punctual_host::TcpListening>),
     /// At a daemon: the listener, and the call that waits for its next connection.
-    Remote(ChannelId, Mutex<Option<Receiver<Reply>>>),
+    Remote(ChannelId, Mutex<Option<AcceptCall>>),
 }
 
 impl TcpListener {
@@ -107,17 +110,17 @@ impl TcpListener {
     fn next_reply(
         &self,
         channel: ChannelId,
-        call: &mut Option<Receiver<Reply>>,
+        call: &mut Option<AcceptCall>,
         until: Option<Instant>,
     ) -> Result<Option<Reply>, TcpError> {
         let shared = &self.connection.shared;
         let waiting = match call.take() {
             Some(waiting) => waiting,
-            None => shared.start_call(Request::AcceptTcp { channel })?.1,
+            None => shared.start_call(Request::AcceptTcp { channel })?,
         };
         let result = match until {
-            Some(until) => waiting.recv_timeout(until.saturating_duration_since(Instant::now())),
-            None => waiting.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(until) => waiting.1.recv_timeout(until.saturating_duration_since(Instant::now())),
+            None => waiting.1.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match result {
             Ok(reply) => Ok(Some(reply)),
@@ -130,12 +133,27 @@ impl TcpListener {
     }
 }
 
+impl TcpListener {
+    /// Resets the connection that has come for a call which nobody waits for any more.
+    fn refuse_next(&self, call: &mut Option<AcceptCall>) {
+        let shared = &self.connection.shared;
+        // The answer that is not there yet closes its connection when it comes.
+        let Some((_, answer)) = call.take().filter(|(id, _)| !shared.abandon(*id)) else { return };
+        if let Ok((Ok(Answer::TcpConnected { channel, .. }), _)) = answer.recv() {
+            shared.forget(channel);
+            shared.send_unanswered(Request::ResetTcp { channel });
+            shared.send_unanswered(Request::Close { channel });
+        }
+    }
+}
+
 impl Drop for TcpListener {
     fn drop(&mut self) {
         match &self.listening {
             #[cfg(feature = "embedded")]
             Listening::Embedded(_) => {}
-            Listening::Remote(channel, _) => {
+            Listening::Remote(channel, call) => {
+                self.refuse_next(&mut lock(call));
                 self.connection.shared.forget(*channel);
                 self.connection.shared.send_unanswered(Request::Close { channel: *channel });
             }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use punctual_ipc::api::{Answer, Request, TcpSetting};
@@ -28,6 +29,26 @@ pub(super) enum Side {
 pub(super) struct Remote {
     channel: ChannelId,
     events: Arc<ChannelEvents>,
+    /// The question for its status that waits for an answer.
+    asked: Option<Receiver<Reply>>,
+}
+
+/// What is known of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "it is looked at where it was returned")]
+pub(super) enum Known {
+    /// Nothing yet: the answer has not come.
+    Nothing,
+    /// It is over.
+    Over,
+    /// Its status.
+    Is(Status),
+}
+
+impl Known {
+    fn of(status: Option<Status>) -> Self {
+        status.map_or(Self::Over, Self::Is)
+    }
 }
 
 /// How long the reason of an end may lag behind the end of the stream.
@@ -98,6 +119,33 @@ impl Side {
         }
     }
 
+    /// The status, if it is known within `wait`. An answer that comes later is the next call's: a daemon that is stopped stops no
+    /// program that has a time to keep to.
+    pub fn known_within(&mut self, connection: &Connection, wait: Duration) -> Result<Known, TcpError> {
+        let remote = match self {
+            #[cfg(feature = "embedded")]
+            Self::Embedded(connected) => return connected.status(connection).map(Known::of),
+            Self::Remote(remote) => remote,
+        };
+        may_wait().map_err(Error::from)?;
+        let shared = &connection.shared;
+        let answer = match remote.asked.take() {
+            Some(answer) => answer,
+            None => shared.start_call(Request::TcpStatus { channel: remote.channel })?.1,
+        };
+        match answer.recv_timeout(wait) {
+            Ok((result, _)) => match result.map_err(Error::from)? {
+                Answer::TcpStatus(status) => Ok(Known::of(status.map(Status::from))),
+                _ => Err(Error::Unexpected.into()),
+            },
+            Err(RecvTimeoutError::Timeout) => {
+                remote.asked = Some(answer);
+                Ok(Known::Nothing)
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(shared.end().into()),
+        }
+    }
+
     /// Why the connection ended, if that is known here.
     pub fn ended(&mut self) -> Option<Ended> {
         match self {
@@ -113,13 +161,15 @@ pub(super) struct LocalEnd {
     side: Side,
     /// See [`TcpStream::set_linger`](super::TcpStream::set_linger).
     pub(super) linger: Option<Duration>,
+    /// The process that it belongs to: a copy in a forked child ends nothing.
+    process: u32,
     /// Dropped last: the engine may go with it.
     connection: Arc<Connection>,
 }
 
 impl LocalEnd {
     pub fn new(connection: &Arc<Connection>, side: Side) -> Self {
-        Self { side, linger: None, connection: Arc::clone(connection) }
+        Self { side, linger: None, process: std::process::id(), connection: Arc::clone(connection) }
     }
 
     pub const fn is_remote(&self) -> bool {
@@ -160,26 +210,47 @@ impl LocalEnd {
         self.side.status(&self.connection)
     }
 
+    pub fn known_within(&mut self, wait: Duration) -> Result<Known, TcpError> {
+        self.side.known_within(&self.connection, wait)
+    }
+
     pub fn ended(&mut self) -> Option<Ended> {
         self.side.ended()
     }
 
     /// Waits until the peer has acknowledged the end, or for so long.
-    fn linger(&self, time: Duration) -> Result<(), TcpError> {
+    fn linger(&mut self, time: Duration) -> Result<(), TcpError> {
         self.shutdown()?;
-        let until = Instant::now() + time;
+        let until = Instant::now().checked_add(time);
         let is_acknowledged =
             |status: &Status| matches!(status.state, State::FinWait2 | State::TimeWait | State::Closed);
-        while self.status()?.is_some_and(|status| !is_acknowledged(&status)) && Instant::now() < until {
+        loop {
+            let known = self.known_within(left(until))?;
+            let is_over = match known {
+                Known::Nothing => false,
+                Known::Over => true,
+                Known::Is(status) => is_acknowledged(&status),
+            };
+            if is_over || until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(());
+            }
             // The peer's acknowledgement does not wake this thread.
             std::thread::sleep(Duration::from_millis(1));
         }
-        Ok(())
     }
+}
+
+/// The time until then. `None`: a time that nobody lives to see.
+pub(super) fn left(until: Option<Instant>) -> Duration {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    left.unwrap_or(Duration::MAX)
 }
 
 impl Drop for LocalEnd {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
         // An error means that the engine, and the connection with it, are gone.
         let _ = match self.linger {
             Some(Duration::ZERO) => self.abort(),
@@ -215,7 +286,7 @@ fn attach(
     events.add_closer(inbox.closer());
     events.add_closer(outbox.closer());
     shared.announce_attached(channel)?;
-    Ok((Remote { channel, events }, Rings { outbox, inbox }))
+    Ok((Remote { channel, events, asked: None }, Rings { outbox, inbox }))
 }
 
 /// The daemon's answer to a program that connects. One that waits no longer gives the connection up.

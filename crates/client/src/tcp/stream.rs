@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use punctual_ipc::ring::{InboxReader, OutboxWriter};
 
 use super::rings::Rings;
-use super::side::{LocalEnd, Opened};
+use super::side::{Known, LocalEnd, Opened, left};
 use super::{Ended, State, Status, TcpError};
 use crate::connection::Connection;
 use crate::listener::Listener;
@@ -27,6 +27,8 @@ const SENT_PAUSE: Duration = Duration::from_millis(1);
 ///
 /// Bytes can be read where they came, without a copy: [`BufRead::fill_buf`](io::BufRead::fill_buf) shows them, and
 /// [`BufRead::consume`](io::BufRead::consume) frees their place. [`TcpStream::write_with`] writes in place.
+///
+/// A stream belongs to its process: a child that was forked must not use its copy. Dropping that changes nothing.
 pub struct TcpStream {
     /// Released first: the rings may go then.
     pub(super) end: LocalEnd,
@@ -41,6 +43,8 @@ pub struct TcpStream {
     pub(super) is_nonblocking: bool,
     /// This side closes its direction.
     pub(super) is_closing: bool,
+    /// The program reads what is in the ring, and then no more.
+    pub(super) reads_rest: bool,
     /// The peer has closed its direction, and everything was read.
     pub(super) saw_end: bool,
     /// Since when the end of the stream is known, without the reason.
@@ -70,6 +74,7 @@ impl TcpStream {
             write_timeout: None,
             is_nonblocking: false,
             is_closing: false,
+            reads_rest: false,
             saw_end: false,
             end_seen: None,
             saw_error: false,
@@ -110,14 +115,14 @@ impl TcpStream {
         self.end.status().map_err(gone)
     }
 
-    /// Closes a direction. `Write`: the peer sees the end behind the bytes that were written. `Read`: what comes from now on is
-    /// not read; the peer is not notified, as with other systems.
+    /// Closes a direction. `Write`: the peer sees the end behind the bytes that were written. `Read`: reads return what waits in the
+    /// program's ring, and then the end; the peer is not notified, as with other systems.
     ///
     /// # Errors
     /// If the engine has ended.
     pub fn shutdown(&mut self, how: Shutdown) -> io::Result<()> {
         if how != Shutdown::Write {
-            self.saw_end = true;
+            self.reads_rest = true;
         }
         if how == Shutdown::Read {
             return Ok(());
@@ -138,15 +143,20 @@ impl TcpStream {
             std::thread::sleep(SENT_PAUSE.min(timeout));
         }
         loop {
-            let status = self.status()?;
+            let known = self.end.known_within(left(until)).map_err(gone)?;
             if let Some(why) = self.end.ended().filter(|why| *why != Ended::Closed) {
                 return Err(error_of(why));
             }
-            let is_sent = status.is_none_or(|status| {
-                let end_is_sent = matches!(status.state, State::FinWait2 | State::TimeWait | State::Closed);
-                let is_empty = status.unacknowledged_bytes == 0 && self.outbox.outstanding() == 0;
-                is_empty && (end_is_sent || !self.is_closing)
-            });
+            let is_sent = match known {
+                Known::Nothing => false,
+                Known::Over => true,
+                Known::Is(status) => {
+                    let end_is_sent =
+                        matches!(status.state, State::FinWait2 | State::TimeWait | State::Closed);
+                    let is_empty = status.unacknowledged_bytes == 0 && self.outbox.outstanding() == 0;
+                    is_empty && (end_is_sent || !self.is_closing)
+                }
+            };
             if is_sent || until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(is_sent);
             }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use punctual_ipc::ring::outgoing::PushError;
 
 use super::Ended;
-use super::side::REASON_WITHIN;
+use super::side::{Known, REASON_WITHIN};
 use super::stream::{TcpStream, error_of, gone};
 
 /// How soon to look again for the reason of an end.
@@ -22,6 +22,16 @@ pub(super) enum Readable {
     Bytes,
     /// The end of the stream.
     End,
+}
+
+/// Whether a connection has ended.
+enum Why {
+    /// For this reason.
+    Ended(Ended),
+    /// It has not.
+    GoesOn,
+    /// It is not known yet.
+    Unknown,
 }
 
 fn deadline(timeout: Option<Duration>) -> Option<Instant> {
@@ -71,12 +81,13 @@ impl TcpStream {
         // Read before the ring: a ring may be filled and closed between two reads.
         let is_closed = self.inbox.is_closed();
         match self.inbox.front().map(<[u8]>::len) {
-            // An empty message is the end.
-            Some(0) => {
-                self.inbox.pop();
-                self.end()
-            }
+            // An empty message is the end. It stays there until the reason is known, so that the descriptor stays readable.
+            Some(0) => self.end(),
             Some(_) => Ok(Some(Readable::Bytes)),
+            None if self.reads_rest => {
+                self.saw_end = true;
+                Ok(Some(Readable::End))
+            }
             None if is_closed => self.end(),
             None => Ok(None),
         }
@@ -107,15 +118,15 @@ impl TcpStream {
     /// a moment before the news of a reset, and a reset must not look like an end.
     fn end(&mut self) -> io::Result<Option<Readable>> {
         let since = *self.end_seen.get_or_insert_with(Instant::now);
-        let why = match self.end.ended() {
-            Some(why) => Some(why),
-            None => match self.status()? {
-                Some(status) => status.ended,
-                None if since.elapsed() >= REASON_WITHIN => None,
-                // It is over: the news is on its way.
-                None => return Ok(None),
-            },
+        let why = match self.why(REASON_PAUSE)? {
+            Why::Ended(why) => Some(why),
+            Why::GoesOn => None,
+            Why::Unknown if since.elapsed() >= REASON_WITHIN => None,
+            Why::Unknown => return Ok(None),
         };
+        if self.inbox.front().is_some_and(<[u8]>::is_empty) {
+            self.inbox.pop();
+        }
         self.saw_end = true;
         match why.filter(|why| *why != Ended::Closed && !self.saw_error) {
             Some(why) => {
@@ -126,16 +137,49 @@ impl TcpStream {
         }
     }
 
+    /// Why the connection has ended, if that is known within `wait`.
+    fn why(&mut self, wait: Duration) -> io::Result<Why> {
+        if let Some(why) = self.end.ended() {
+            return Ok(Why::Ended(why));
+        }
+        Ok(match self.end.known_within(wait).map_err(gone)? {
+            Known::Is(status) => status.ended.map_or(Why::GoesOn, Why::Ended),
+            // If it is over, the news is on its way.
+            Known::Over | Known::Nothing => Why::Unknown,
+        })
+    }
+
     /// Looks for room without waiting; `false`: there is none.
     pub(super) fn poll_room(&mut self) -> io::Result<bool> {
         if let Some(why) = self.end.ended() {
-            let is_old = why == Ended::Closed || std::mem::replace(&mut self.saw_error, true);
-            return Err(if is_old { io::ErrorKind::BrokenPipe.into() } else { error_of(why) });
+            return Err(self.broken(why));
         }
-        if self.is_closing || self.outbox.is_closed() {
+        if self.is_closing {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
+        if self.outbox.is_closed() {
+            let why = self.why_no_room()?;
+            return Err(self.broken(why));
+        }
         Ok(self.outbox.has_room())
+    }
+
+    /// The error of a write to a connection that has ended: the reason once.
+    fn broken(&mut self, why: Ended) -> io::Error {
+        let is_old = why == Ended::Closed || std::mem::replace(&mut self.saw_error, true);
+        if is_old { io::ErrorKind::BrokenPipe.into() } else { error_of(why) }
+    }
+
+    /// Why the ring to the connection is closed: the reason comes a moment later. A stream that does not wait takes what is known.
+    fn why_no_room(&mut self) -> io::Result<Ended> {
+        let until = Instant::now() + if self.is_nonblocking { Duration::ZERO } else { REASON_WITHIN };
+        loop {
+            match self.why(REASON_PAUSE)? {
+                Why::Ended(why) => return Ok(why),
+                _ if Instant::now() >= until => return Ok(Ended::Closed),
+                _ => std::thread::sleep(REASON_PAUSE),
+            }
+        }
     }
 
     fn await_room(&mut self) -> io::Result<()> {

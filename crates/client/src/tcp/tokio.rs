@@ -6,11 +6,14 @@ use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use ::tokio::io::unix::AsyncFd;
 use ::tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use ::tokio::sync::mpsc;
+use ::tokio::task::coop::poll_proceed;
 use ::tokio::task::{JoinHandle, spawn_blocking};
 
 use super::stream_io::REASON_PAUSE;
@@ -50,14 +53,27 @@ impl TcpStream {
     }
 }
 
+/// Whether a future still waits for a thread.
+struct Waits(Arc<AtomicBool>);
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 impl Endsystem {
-    /// Does what [`Endsystem::connect_tcp`] does, on a thread of tokio's for calls that wait.
+    /// Does what [`Endsystem::connect_tcp`] does, on a thread of tokio's for calls that wait. If the future is dropped, the connection
+    /// ends within a tenth of a second, and what this host has reserved for it is given back: `tokio::time::timeout` bounds the wait.
     ///
     /// # Errors
     /// See [`Endsystem::connect_tcp`].
     pub async fn connect_tcp_async(&self, peer: SocketAddr, qos: Qos) -> Result<AsyncTcpStream, TcpError> {
-        let endsystem = self.clone();
-        let connected = spawn_blocking(move || endsystem.connect_tcp(peer, qos)).await;
+        let (endsystem, waits) = (self.clone(), Waits(Arc::new(AtomicBool::new(true))));
+        let goes_on = Arc::clone(&waits.0);
+        let connecting = move || endsystem.connect_tcp_while(peer, qos, || goes_on.load(Ordering::Relaxed));
+        let connected = spawn_blocking(connecting).await;
+        drop(waits);
         // The runtime ends, or the thread has panicked.
         let stream = connected.map_err(|_| TcpError::Gone)??;
         Ok(stream.into_async().map_err(crate::error::Error::from)?)
@@ -78,19 +94,24 @@ impl AsyncTcpStream {
     }
 }
 
-/// Calls `attempt` until it no longer would wait, and has the task woken when `bell` rings.
+/// Calls `attempt` until it no longer would wait, and has the task woken when `bell` rings. It is a part of tokio's budget of a task: a
+/// fast peer does not keep the thread from other tasks and timers.
 fn poll_with<R>(
     bell: &AsyncFd<OwnedFd>,
     context: &mut Context<'_>,
     mut attempt: impl FnMut() -> io::Result<R>,
 ) -> Poll<io::Result<R>> {
+    let turn = ready!(poll_proceed(context));
     loop {
         match attempt() {
             // A ring that comes after the attempt makes the descriptor ready anew.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 ready!(bell.poll_read_ready(context))?.clear_ready();
             }
-            result => return Poll::Ready(result),
+            result => {
+                turn.made_progress();
+                return Poll::Ready(result);
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use punctual_analysis::Instant;
 use super::{Connection, State};
 use crate::guard::{Changes, Place};
 use crate::recovery::Acknowledgement;
-use crate::sequence::{at_or_after, before};
+use crate::sequence::before;
 use crate::wire::Segment;
 
 impl Connection {
@@ -54,10 +54,4 @@ impl Connection {
         // What is new to the machine is kept from it in no case.
         times.max(u32::from(is_new))
     }
-}
-
-/// Whether a segment is before everything that is expected: the machine answers it, and does not read its acknowledgement (RFC 9293
-/// 3.10.7.4, first), so nothing else may.
-pub(super) fn is_old(segment: &Segment, place: Place) -> bool {
-    before(segment.seq, place.next) && at_or_after(place.next, segment.end())
 }

@@ -4,11 +4,10 @@ use alloc::vec::Vec;
 
 use punctual_analysis::Instant;
 
-use super::acknowledge::is_old;
 use super::{Connection, Ended, Received, State};
 use crate::config::Config;
 use crate::edge;
-use crate::guard::{Changes, Guard, Place, Verdict};
+use crate::guard::{Changes, Guard, Place, Verdict, is_old};
 use crate::handshake::{Opening, shift_of};
 use crate::machine::MachineState;
 use crate::secrets::Secrets;
@@ -149,24 +148,32 @@ impl Connection {
             Verdict::Pass(changes) => {
                 self.note_urgent(segment, place);
                 let blocks = if self.ahead.has_sack() { wire::sacked(packet) } else { Vec::new() };
-                if !is_old(segment, place)
-                    && !self.takes_acknowledgement(now, (segment, changes), window, &blocks)
-                {
+                if !self.takes_acknowledgement(now, (segment, changes), window, &blocks) {
                     return Received::Processed;
                 }
                 self.acknowledge_in_parts(now, (segment, changes), packet, reply);
                 self.deliver(now, segment, packet, changes, reply);
-                if is_old(segment, place) {
-                    self.renumber(reply);
-                }
-                self.note_loss(now);
-                self.rtt.acknowledged(self.place().una, now);
-                self.plan_probe(now);
-                self.plan_repair(now);
+                self.plan(now);
                 self.after_input(now, segment, reply);
                 Received::Processed
             }
+            Verdict::Outside => {
+                self.deliver(now, segment, packet, Changes::default(), reply);
+                if is_old(segment, place) {
+                    self.renumber(reply);
+                }
+                self.plan(now);
+                Received::Processed
+            }
         }
+    }
+
+    /// Plans what follows from the state after a segment.
+    fn plan(&mut self, now: Instant) {
+        self.note_loss(now);
+        self.rtt.acknowledged(self.place().una, now);
+        self.plan_probe(now);
+        self.plan_repair(now);
     }
 
     /// Passes a segment to the machine, in the machine's numbers.
@@ -227,9 +234,8 @@ impl Connection {
 
     fn note_urgent(&mut self, segment: &Segment, place: Place) {
         let Some(pointer) = segment.urgent else { return };
-        // RFC 9293 3.10.7.4, sixth: only in the window, and only while data may arrive.
-        let is_near = !before(segment.seq, place.next.wrapping_sub(u32::from(u16::MAX)));
-        if is_near && before(segment.seq, place.edge) && !self.has_received_fin() {
+        // RFC 9293 3.10.7.4, sixth: only in the window, which the guard has checked, and only while data may arrive.
+        if before(segment.seq, place.edge) && !self.has_received_fin() {
             self.urgent.received(segment.seq, pointer);
         }
     }

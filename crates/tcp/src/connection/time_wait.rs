@@ -45,7 +45,8 @@ impl Connection {
                 return Received::ForNobody;
             }
         }
-        if segment.flags.fin && !is_stale {
+        // The peer's own FIN again, and no other.
+        if segment.flags.fin && segment.end() == next && !is_stale {
             self.time_wait = Some(now + self.config.msl * 2);
         }
         if segment.length() > 0 || segment.seq != next {

@@ -8,7 +8,7 @@ use super::Stages;
 use super::policies::Question;
 use super::rtu_places::{RtuLinkStageRequest, RtuPlace, RtuStageRequest, RtuStageRequests};
 use crate::api::{Breach, RtuClass, RtuCost, RtuGrant, RtuId, RtuNumber, RtuRefusal, RtuTerms, WorkKind};
-use crate::config::{self, NodeConfig};
+use crate::config::{self, Admission, NodeConfig};
 use crate::ids::LinkId;
 use crate::limits::{HEADER_BYTES, RTU_PACKETS_MAX, RTU_PRIORITIES, RTU_UNITS_MAX};
 
@@ -154,21 +154,23 @@ impl Stages {
         };
         // They may come one by one.
         let demand = if count > 1 { demand.in_pieces() } else { demand };
-        let request =
-            RtuStageRequest { demand, limit: cpu.limit, smallest: cpu.smallest, follows: cpu.follows };
+        let smallest = is_low_delay(terms) && cpu.follows;
+        let request = RtuStageRequest { demand, smallest, ..*cpu };
         Some(RtuLinkStageRequest { link: sent.link, packets, request })
     }
 
     fn rtu_stage_request(&self, terms: &RtuTerms) -> Option<RtuStageRequest> {
         let (units, period) = terms.budget()?;
         let demand = self.rtu_demand(terms)?;
-        let is_low = matches!(terms.class, RtuClass::LowDelay { .. });
         let in_pieces = terms.class.windows().is_some() && units > 1;
         let limit = terms.deadline.unwrap_or(period).min(period);
         // A handler that works unit by unit can be preempted after it has begun.
         let demand = if in_pieces { demand.in_pieces() } else { demand };
         let follows = terms.deadline.is_none();
-        Some(RtuStageRequest { demand, limit, smallest: is_low && follows, follows })
+        // Under `rmdp` a bound gives no place in the order: the smallest one would only keep out the handlers that come later and
+        // precede this one.
+        let smallest = is_low_delay(terms) && follows && self.cpu.admission != Admission::RMDP;
+        Some(RtuStageRequest { demand, limit, smallest, follows })
     }
 
     /// The demand of a handler for the processor; `None` for best effort.
@@ -219,6 +221,10 @@ impl Stages {
         let settled = self.asking.policies.is_some() && self.asking.questions.is_empty();
         settled.then_some(self.rtus.len())
     }
+}
+
+const fn is_low_delay(terms: &RtuTerms) -> bool {
+    matches!(terms.class, RtuClass::LowDelay { .. })
 }
 
 fn check_ranges(terms: &RtuTerms) -> Result<(), RtuRefusal> {

@@ -47,7 +47,10 @@ impl RtuStageRequest {
         let least = match policy.offer(&self.demand, self.limit) {
             Ok(offer) => offer.bound,
             Err(refusal) => {
-                return Err(Refusal { period_possible: period_possible(policy, self), ..refusal });
+                // A deadline is at most the period.
+                let bound_possible = refusal.bound_possible.filter(|bound| *bound <= self.demand.period);
+                let period_possible = period_possible(policy, self);
+                return Err(Refusal { bound_possible, period_possible, ..refusal });
             }
         };
         if !self.smallest && policy.hold(key, &self.demand, self.limit).is_ok() {
