@@ -114,6 +114,8 @@ pub struct Carried {
     pub in_bytes: u64,
     /// Bytes from the program to the network.
     pub out_bytes: u64,
+    /// The peer has acknowledged all bytes and the end.
+    pub is_acknowledged: bool,
     /// The error of one side. The other side was reset because of it.
     pub error: Option<io::Error>,
 }
@@ -132,14 +134,15 @@ pub fn carry(mut wire: TcpStream, program: &KernelStream, endsystem: &Endsystem)
             }
         }
         // If the relay ended before, the bytes that have not left yet would be lost.
-        wire.wait_sent(LAST_BYTES_WAIT).map(drop)
+        wire.wait_sent(LAST_BYTES_WAIT)
     });
     match &result {
         // All was carried: closing the program's socket is no reset.
-        Ok(()) => drop(set_socket_linger(program, None)),
+        Ok(_) => drop(set_socket_linger(program, None)),
         Err(_) => reset(&wire, program),
     }
-    Carried { in_bytes: inward.total, out_bytes: outward.total, error: result.err() }
+    let is_acknowledged = matches!(result, Ok(true));
+    Carried { in_bytes: inward.total, out_bytes: outward.total, is_acknowledged, error: result.err() }
 }
 
 /// Looks for the end of what waits: a side that is gone may be one that nothing is read from now, and nothing is reported of an engine.

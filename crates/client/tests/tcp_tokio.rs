@@ -5,14 +5,17 @@ mod cable;
 #[allow(dead_code, reason = "an example has a main")]
 mod example;
 
+use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use cable::{
     A, B, FLOWS, LOW_DELAY, PATIENCE, address, bytes, cable, endsystem, exchange, patient, privileged,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, split};
 use tokio::runtime::{Builder, Runtime};
 
 fn runtime() -> Runtime {
@@ -101,5 +104,80 @@ fn a_listener_accepts_for_tasks() {
             std::thread::yield_now();
         }
         drop(b);
+    });
+}
+
+/// A peer that sends faster than a task reads does not keep the thread: after 128 reads at most the task lets others go on.
+#[test]
+fn a_fast_peer_leaves_time_to_other_tasks() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    let listener = b.within(|| TcpListener::bind(address(B))).expect("a listener");
+    let kernel = std::thread::spawn(move || {
+        let mut kernels = patient(listener.accept().expect("a connection").0);
+        kernels.write_all(&[5; 3_000]).expect("written");
+        kernels.shutdown(Shutdown::Write).expect("to close");
+        kernels.read(&mut [0; 1]).map_or(0, |count| count)
+    });
+    a.within(|| {
+        let endsystem = endsystem(FLOWS);
+        let reads = runtime().block_on(async {
+            let stream = patiently(endsystem.connect_tcp_async(address(B), LOW_DELAY)).await;
+            let mut stream = stream.unwrap_or_else(|error| panic!("{error}"));
+            // All of it is there: how many reads one turn of the task makes.
+            while stream.get_mut().status().expect("the engine").is_none_or(|it| it.segments_in < 3) {
+                tokio::task::yield_now().await;
+            }
+            let reads_of_a_turn = |context: &mut Context<'_>| {
+                let mut reads = 0;
+                loop {
+                    let mut byte = [0];
+                    match Pin::new(&mut stream).poll_read(context, &mut ReadBuf::new(&mut byte)) {
+                        Poll::Ready(read) => read.expect("a byte"),
+                        Poll::Pending => return Poll::Ready(reads),
+                    }
+                    reads += 1;
+                }
+            };
+            patiently(poll_fn(reads_of_a_turn)).await
+        });
+        assert!((1..=128).contains(&reads), "{reads}");
+        kernel.join().expect("the kernel's end");
+    });
+}
+
+/// A task that waits for a connection no longer leaves nothing behind: neither its place nor a thread that waits.
+#[test]
+fn a_connection_that_is_awaited_no_longer_ends() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    // `b` forwards nothing, and says nothing.
+    a.run("ip route add 10.99.0.0/24 via 10.98.0.2");
+    let silent = std::net::SocketAddr::from(([10, 99, 0, 1], 80));
+    let listener = b.within(|| TcpListener::bind(address(B))).expect("a listener");
+    a.within(|| {
+        let endsystem = endsystem(FLOWS);
+        let runtime = runtime();
+        let begun = Instant::now();
+        // More than there are places for.
+        for _ in 0..20 {
+            let late = runtime.block_on(async {
+                let connecting = endsystem.connect_tcp_async(silent, LOW_DELAY);
+                tokio::time::timeout(Duration::from_millis(10), connecting).await.map(drop)
+            });
+            late.expect_err("nobody answers");
+        }
+        drop(runtime);
+        let until = Instant::now() + PATIENCE;
+        while let Err(error) = endsystem.connect_tcp(address(B), LOW_DELAY) {
+            assert!(Instant::now() < until, "{error}");
+            std::thread::yield_now();
+        }
+        assert!(begun.elapsed() < PATIENCE * 2, "{:?}", begun.elapsed());
+        drop(listener.accept());
     });
 }

@@ -11,7 +11,7 @@ use clap::Parser;
 use punctual_host::check_profile;
 use punctual_host::config::{self, HostConfig};
 use punctual_os::heap::Allocator;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
@@ -24,7 +24,8 @@ static ALLOCATOR: Allocator = Allocator;
 #[command(
     name = "punctuald",
     version,
-    after_help = "Example: punctuald --config /etc/punctual.toml\nStops gracefully on SIGTERM and SIGINT."
+    after_help = "Example: punctuald --config /etc/punctual.toml\nStops gracefully on SIGTERM, SIGINT and SIGHUP. It reads its configuration at the start alone: \
+                  to change it, check the file with --check and restart the daemon."
 )]
 struct Arguments {
     /// The host's configuration (TOML; docs/punctuald.example.toml explains every key).
@@ -121,7 +122,9 @@ fn serve(arguments: &Arguments) -> anyhow::Result<()> {
 /// Readable as soon as this process receives a signal to stop, or a thread of it panics.
 fn stop_signals() -> std::io::Result<OwnedFd> {
     let (stop, signalled) = UnixStream::pair()?;
-    for signal in [SIGTERM, SIGINT] {
+    // A daemon that was told to outlive its terminal does (nohup).
+    let hangs_up = !punctual_os::interrupt::is_ignored(SIGHUP);
+    for signal in [SIGTERM, SIGINT].into_iter().chain(hangs_up.then_some(SIGHUP)) {
         signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
     }
     punctual_daemon::end_on_panic(signalled.into());

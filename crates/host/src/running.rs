@@ -408,6 +408,7 @@ fn driver_status(name: &str, report: &LinkReport) -> DriverStatus {
             no_buffer: drops.no_buffer,
             expired: drops.expired,
             replayed: drops.replayed,
+            fragmented: drops.fragmented,
         },
     }
 }

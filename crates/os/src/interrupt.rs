@@ -61,3 +61,31 @@ pub fn wait() -> std::io::Result<()> {
 pub fn check() -> Result<(), Interrupted> {
     if requested().load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(()) }
 }
+
+/// Whether this process ignores a signal, 1 to 64, as its parent may have arranged.
+pub fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    is_in_mask(&status, signal)
+}
+
+fn is_in_mask(status: &str, signal: i32) -> bool {
+    let digits = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = digits.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    mask.is_some_and(|mask| (mask >> (signal - 1)) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_in_the_kernels_mask() {
+        let status = "SigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\nSigCgt:\t00000000ffffffff\n";
+        assert_eq!(
+            [1, 2, 12, 13, 64].map(|signal| is_in_mask(status, signal)),
+            [true, false, false, true, false]
+        );
+        assert!(!is_in_mask("", 1));
+        assert!(is_ignored(13), "Rust's runtime ignores SIGPIPE");
+    }
+}

@@ -33,7 +33,8 @@ pub struct Config {
     /// a pause.
     pub ack_segments: u32,
     /// Longest time that the peer may leave data unacknowledged before the connection ends (RFC 9293 3.8.3,
-    /// R2: at least 100 s). A SYN waits for at most three minutes of it.
+    /// R2: at least 100 s). A SYN waits for at most three minutes of it. A peer that keeps its window closed and answers is not
+    /// silent (RFC 9293 3.8.6.1).
     pub user_timeout: Nanos,
     /// Maximum segment lifetime; TIME-WAIT lasts twice that (RFC 9293 3.4.2 requires two minutes; Linux and
     /// BSD use 30 s).

@@ -91,8 +91,19 @@ pub(crate) struct Machine {
     handle: SocketHandle,
     mtu: u16,
     user_timeout: Nanos,
+    answers: Answers,
     /// The socket has been replaced by one without buffers, and the state stays this one.
     rests_in: Option<State>,
+}
+
+/// Answers of a peer that takes nothing: the socket counts only those that it was given.
+struct Answers {
+    /// When the socket got a segment last.
+    told: Instant,
+    /// When one came last.
+    heard: Instant,
+    /// How long answers without a new acknowledgement keep the connection open.
+    most: Nanos,
 }
 
 impl core::fmt::Debug for Machine {
@@ -129,7 +140,8 @@ impl Machine {
         let mtu = config.mtu_bytes;
         let user_timeout = config.user_timeout;
         let interface = interface(flow, mtu, now);
-        let mut machine = Self { interface, sockets, handle, mtu, user_timeout, rests_in: None };
+        let answers = Answers { told: now, heard: now, most: Nanos(u64::MAX) };
+        let mut machine = Self { interface, sockets, handle, mtu, user_timeout, answers, rests_in: None };
         machine.follow(config);
         machine
     }
@@ -199,6 +211,21 @@ impl Machine {
         let _ = self.interface.poll_ingress_single(time_of(now), &mut call, &mut self.sockets);
     }
 
+    /// A segment comes that the socket is given.
+    pub(crate) const fn told(&mut self, now: Instant) {
+        (self.answers.told, self.answers.heard) = (now, now);
+    }
+
+    /// The peer answers, and takes nothing: its window is closed. It is not silent (RFC 9293 3.8.6.1).
+    pub(crate) const fn heard(&mut self, now: Instant) {
+        self.answers.heard = now;
+    }
+
+    /// Bounds how long such answers keep the connection open; without a limit at first.
+    pub(crate) const fn set_answers_most(&mut self, most: Nanos) {
+        self.answers.most = most;
+    }
+
     /// Makes at most one packet, in `packet`, which is empty otherwise.
     pub(crate) fn output(&mut self, now: Instant, packet: &mut Vec<u8>) {
         packet.clear();
@@ -210,8 +237,10 @@ impl Machine {
     /// The socket would end an idle connection too; only data, a SYN, a FIN or a keep-alive may time out (RFC 9293 3.8.3).
     fn arm_user_timeout(&mut self) {
         let is_opening = matches!(self.state(), State::SynSent | State::SynReceived);
-        let timeout =
-            span_of(if is_opening { self.user_timeout.min(SYN_TIMEOUT) } else { self.user_timeout });
+        // The socket counts from the last segment that it was given.
+        let answered = self.answers.heard.since(self.answers.told).min(self.answers.most);
+        let timeout = if is_opening { self.user_timeout.min(SYN_TIMEOUT) } else { self.user_timeout };
+        let timeout = span_of(Nanos(timeout.0.saturating_add(answered.0)));
         let socket = self.socket_mut();
         let is_waiting = !matches!(socket.state(), State::Established | State::CloseWait | State::FinWait2)
             || socket.send_queue() > 0

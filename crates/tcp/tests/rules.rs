@@ -2,7 +2,7 @@
 
 mod network;
 
-use network::{Faults, Network, addresses};
+use network::{Faults, Network, Stream, addresses};
 use punctual_analysis::Nanos;
 use punctual_tcp::{
     Config, ConnectionId, Ended, Flags, Flow, Listener, Malformed, Secrets, Segment, Setting, State, wire,
@@ -445,4 +445,48 @@ fn the_window_of_a_syn_counts_until_the_first_acknowledgement() {
             }
         }
     }
+}
+
+/// RFC 9293 3.8.6.1: a connection whose peer keeps its window closed and answers the probes stays open, however long that lasts. One
+/// whose peer is silent ends after the user timeout.
+#[test]
+fn a_closed_window_is_no_silence() {
+    let config = Config { receive_bytes: 20_000, user_timeout: Nanos::from_secs(100), ..Config::default() };
+    for closes in [false, true] {
+        let mut network = Network::new(7, Faults::default());
+        let ids = network.open(false, &config);
+        let mut stream = Stream::new(0, 100_000);
+        if closes {
+            stream.write(network.at(0, ids[0]));
+        } else {
+            assert_eq!(network.at(0, ids[0]).send(&[7; 100_000]), Ok(100_000));
+        }
+        network.run(Nanos::from_secs(4_000), |_| false);
+        assert_eq!(network.at(0, ids[0]).ended(), None, "{closes}");
+        assert!(network.at(0, ids[0]).unacknowledged_bytes() > 0, "{closes}");
+        let mut read = 0;
+        let is_done = network.run(Nanos::from_secs(100), |network| {
+            read += network.at(1, ids[1]).recv(&mut [0; 9_000]);
+            read == 100_000
+        });
+        assert!(is_done, "{closes}: {read}");
+    }
+}
+
+/// The user timeout counts from the last answer.
+#[test]
+fn a_peer_that_falls_silent_behind_a_closed_window_loses_the_connection() {
+    let user_timeout = Nanos::from_secs(100);
+    let config = Config { receive_bytes: 20_000, user_timeout, ..Config::default() };
+    let mut network = Network::new(8, Faults::default());
+    let ids = network.open(false, &config);
+    assert_eq!(network.at(0, ids[0]).send(&[7; 100_000]), Ok(100_000));
+    network.run(Nanos::from_secs(1_000), |_| false);
+    network.faults.lost = 1_000;
+    let begun = network.now;
+    // A probe each minute: the last answer came a minute ago at most.
+    assert!(network.run(Nanos::from_secs(200), |network| network.at(0, ids[0]).ended().is_some()));
+    let took = network.now.since(begun);
+    assert!((Nanos::from_secs(40)..=user_timeout).contains(&took), "{took}");
+    assert_eq!(network.at(0, ids[0]).ended(), Some(Ended::TimedOut));
 }

@@ -67,7 +67,7 @@ pub fn check(host: &str, status: &HostStatus, configured: bool) -> Vec<Finding> 
     findings.extend(late_wakes(&node.wakes).map(wakes));
     findings.extend(warnings(&status.engine.profile.warnings));
     findings.extend(node.links.iter().filter_map(authentication));
-    findings.extend(node.links.iter().filter_map(neighbour));
+    findings.extend(node.links.iter().filter_map(|link| neighbour(link, has_tcp(status, link))));
     findings.extend(node.links.iter().filter(|_| !configured).filter_map(unbounded));
     findings.extend(status.engine.links.iter().filter_map(trouble));
     findings.extend(refused_calls(status.engine.system_calls_refused));
@@ -140,8 +140,16 @@ fn descriptors(api: &ApiStatus) -> Option<Finding> {
     (limit < needed).then(|| Finding::note("descriptors", found, fix))
 }
 
-/// A finding if a link can have no guarantee because its neighbour is down, or its rate is not known.
-fn neighbour(link: &LinkStatus) -> Option<Finding> {
+/// Whether a link takes TCP connections of this host, whose peers need no Punctual.
+fn has_tcp(status: &HostStatus, link: &LinkStatus) -> bool {
+    let takes =
+        |driver: &DriverStatus| driver.name == link.name && driver.facts.get("tcp_connections").is_some();
+    status.engine.links.iter().any(takes)
+}
+
+/// A finding if a link can have no guarantee because its neighbour is down, or its rate is not known. A neighbour that was never up
+/// may have no Punctual where the link takes TCP connections.
+fn neighbour(link: &LinkStatus, has_tcp: bool) -> Option<Finding> {
     let LinkStatus { name, neighbour_name, rate, .. } = link;
     let unknown = rate.auto && rate.measured.is_none();
     let problem = |found: String, fix: String| Some(Finding::problem("link", found, fix));
@@ -164,6 +172,16 @@ fn neighbour(link: &LinkStatus) -> Option<Finding> {
                 ),
                 format!("wait for it, or see why: punctual profile --link {name}"),
             )
+        }
+        (false, false) if has_tcp && link.round_trip_min.is_none() && link.unauthenticated == 0 => {
+            Some(Finding::note(
+                "link",
+                format!(
+                    "{name}: {neighbour_name} has not answered: no channel can be opened over it; TCP connections of this host \
+                     keep what punctual connections shows"
+                ),
+                format!("for channels, start punctuald on {neighbour_name}"),
+            ))
         }
         (false, _) => {
             let and = if unknown { " and the rate is measured" } else { "" };
@@ -278,8 +296,8 @@ mod tests {
 
     #[test]
     fn over_a_link_without_a_neighbour_or_a_rate_nothing_can_be_guaranteed() {
-        assert_eq!(neighbour(&link(true, 0)), None);
-        let down = neighbour(&link(false, 0)).expect("a finding");
+        assert_eq!(neighbour(&link(true, 0), false), None);
+        let down = neighbour(&link(false, 0), false).expect("a finding");
         assert_eq!(down.state, State::Problem);
         assert!(
             down.found.ends_with("until it is up") && down.fix.contains("start punctuald on b"),
@@ -287,13 +305,20 @@ mod tests {
         );
         let auto =
             |alive| LinkStatus { rate: RateStatus { auto: true, ..RateStatus::default() }, ..link(alive, 0) };
-        let down = neighbour(&auto(false)).expect("a finding");
+        let without = neighbour(&link(false, 0), true).expect("a finding");
+        assert!(without.state == State::Note && without.fix.contains("for channels"), "{without:?}");
+        let forged = neighbour(&link(false, 1), true).expect("a finding");
+        let gone = LinkStatus { round_trip_min: Some(Nanos(1)), ..link(false, 0) };
+        for found in [forged, neighbour(&gone, true).expect("a finding")] {
+            assert!(found.state == State::Problem && found.found.contains("DOWN"), "{found:?}");
+        }
+        let down = neighbour(&auto(false), false).expect("a finding");
         assert!(down.found.ends_with("until it is up and the rate is measured"), "{down:?}");
         assert!(!down.fix.contains("punctual profile"), "the neighbour does not answer: {down:?}");
-        let up = neighbour(&auto(true)).expect("a finding");
+        let up = neighbour(&auto(true), false).expect("a finding");
         assert!(up.state == State::Problem && up.fix.contains("punctual profile --link right"), "{up:?}");
         let strange = LinkStatus { foreign: Some(ForeignVersion { theirs: 1, ours: 7 }), ..link(false, 0) };
-        assert!(neighbour(&strange).is_some_and(|finding| finding.fix.contains("same release")));
+        assert!(neighbour(&strange, true).is_some_and(|finding| finding.fix.contains("same release")));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use punctual::rtu::Class as RtuClass;
-use punctual::tcp::{ConnectionStatus, ListenerStatus};
+use punctual::tcp::{ConnectionStatus, ListenerStatus, State};
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
@@ -11,7 +11,7 @@ use crate::output::{Outcome, Output, table};
 #[derive(Args)]
 #[command(after_help = "Examples:\n  punctual connections --json\n  punctual connections --listeners\n\
                   The kernel does not know these connections: ss, netstat and tcpdump do not show them. The column 'promise' shows \
-                  where delays are bounded. 'none': nowhere, as for best effort. 'host I/O': on this host only: a segment that \
+                  where delays are bounded. 'none': nowhere, as for best effort and in TIME-WAIT. 'host I/O': on this host only: a segment that \
                   comes to it is with the program within I, and a segment that the program sends has left within O. This holds for \
                   segments within the \
                   budget of the class. 'path S/R': on the reserved path, too; packets arrive at the peer within S, and packets of \
@@ -95,6 +95,9 @@ fn class(class: RtuClass) -> String {
 
 /// How far the promise reaches: nowhere, this host alone, or the path as well, with its bound in each direction.
 fn promise(connection: &ConnectionStatus) -> String {
+    if connection.state == State::TimeWait {
+        return "none".into();
+    }
     let bounds = connection.bound_in.zip(connection.bound_out);
     let host = bounds.map_or_else(|| "none".into(), |(input, output)| format!("host {input}/{output}"));
     match connection.path.map(|path| path.sending.zip(path.receiving)) {

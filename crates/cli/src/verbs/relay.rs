@@ -46,7 +46,9 @@ const RETRY: Duration = Duration::from_millis(100);
                   Users other than root need an entry in [[daemon.tcp]] of the daemon's configuration. With --config, no daemon may \
                   use the same device. The kernel's firewall and tcpdump do not see the packets on the network (see 'punctual \
                   capture'). Each connection gets the class and the budget for itself. If one side closes or resets its connection, \
-                  the relay does the same to the other side. For each connection that has ended, the relay prints a line.\n\
+                  the relay does the same to the other side. For each connection that has ended, the relay prints a line. \
+                  A program that closes its direction before the peer has answered may have given up: the relay goes on connecting for it \
+                  for 10 s, or for 60 s if it has sent bytes.\n\
                   Exit code 0: --count connections have ended. 1: an address or a link was refused, the engine did not start, or the daemon has ended. Start the \
                   relay again then, for example by Restart=on-failure of its systemd unit."
 )]
@@ -263,6 +265,7 @@ impl Relay {
                     in_bytes: 0,
                     out_bytes: 0,
                     lasted_ns: lasted(begun),
+                    acknowledged: false,
                     error: Some(error),
                 }
             }
@@ -291,6 +294,7 @@ impl Relay {
                     in_bytes: 0,
                     out_bytes: 0,
                     lasted_ns: lasted(begun),
+                    acknowledged: false,
                     error,
                 }
             }

@@ -77,6 +77,9 @@ impl Remote {
     }
 
     pub(super) fn make_ready(&self) -> Result<(), Error> {
+        if let Some(error) = self.connection.shared.over() {
+            return Err(error);
+        }
         // The body checks for work after the flag is cleared: it finds what was put there before this.
         if self.reports.is_ready_sent.swap(true, Ordering::AcqRel) {
             return Ok(());

@@ -8,11 +8,12 @@ use super::TcpError;
 /// IPv4 address (RFC 4291 2.5.5.2), which sockets for both versions have, is that IPv4 address.
 ///
 /// # Errors
-/// [`TcpError::LinkLocal`]: links are chosen by addresses, and this one exists on each of them.
+/// [`TcpError::LinkLocal`]: links are chosen by addresses, and this one exists on each of them. [`TcpError::NoPort`].
 pub(crate) fn canonical(given: SocketAddr) -> Result<SocketAddr, TcpError> {
     let address = given.ip().to_canonical();
     match address {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => Err(TcpError::LinkLocal(address)),
+        _ if given.port() == 0 => Err(TcpError::NoPort(given)),
         _ => Ok(SocketAddr::new(address, given.port())),
     }
 }
@@ -39,5 +40,6 @@ mod tests {
             let line = of(given).expect_err("link-local");
             assert!(line.contains("link-local") && line.contains("give"), "{line}");
         }
+        assert_eq!(of("10.0.0.2:0"), Err("10.0.0.2:0 names no program: give a port, 1 to 65535".into()));
     }
 }

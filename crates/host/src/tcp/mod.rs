@@ -17,7 +17,7 @@ mod starter;
 mod turns;
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use punctual_engine::tcp::{ACK_SEGMENTS_MAX, TcpConfig, TcpRefusal, TcpTerms};
 use punctual_engine::{CallError, EngineHandle};
@@ -107,6 +107,9 @@ pub enum TcpError {
         "{0} is a link-local address, which exists on every link: give a global or unique local address of the same host"
     )]
     LinkLocal(IpAddr),
+    /// Port 0 is no program's.
+    #[error("{0} names no program: give a port, 1 to 65535")]
+    NoPort(SocketAddr),
     /// Connections to the address come over no link of this host.
     #[error(
         "no link with flows_max above 0 is on a device that has {address}{}: give an address of such a link's device",

@@ -141,13 +141,17 @@ pub struct DriverDrops {
     pub expired: u64,
     /// Packets that were seen before.
     pub replayed: u64,
+    /// IP fragments of packets for this host's own TCP.
+    #[serde(default)]
+    pub fragmented: u64,
 }
 
 impl DriverDrops {
     /// Packets that were dropped for any reason.
     pub const fn total(&self) -> u64 {
-        let Self { policed, malformed, unknown, wrong_cookie, no_buffer, expired, replayed } = *self;
-        policed + malformed + unknown + wrong_cookie + no_buffer + expired + replayed
+        let Self { policed, malformed, unknown, wrong_cookie, no_buffer, expired, replayed, fragmented } =
+            *self;
+        policed + malformed + unknown + wrong_cookie + no_buffer + expired + replayed + fragmented
     }
 }
 

@@ -269,7 +269,9 @@ impl Link for XdpLink {
     fn facts(&self) -> Vec<(&'static str, String)> {
         let completes = (self.flows.ip_bytes_max > 0 && self.flows.completes_checksums)
             .then(|| "completed, the device has left them to us".into());
-        completes.map(|how| ("tcp_checksums", how)).into_iter().collect()
+        let takes_flows = (self.flows.ip_bytes_max > 0).then(|| "taken".into());
+        let facts = [("tcp_checksums", completes), ("tcp_connections", takes_flows)];
+        facts.into_iter().filter_map(|(name, fact)| Some((name, fact?))).collect()
     }
 
     fn mode(&self) -> String {

@@ -149,8 +149,12 @@ impl Connection {
                 self.note_urgent(segment, place);
                 let blocks = if self.ahead.has_sack() { wire::sacked(packet) } else { Vec::new() };
                 if !self.takes_acknowledgement(now, (segment, changes), window, &blocks) {
+                    if segment.window == 0 {
+                        self.machine.heard(now);
+                    }
                     return Received::Processed;
                 }
+                self.machine.told(now);
                 self.acknowledge_in_parts(now, (segment, changes), packet, reply);
                 self.deliver(now, segment, packet, changes, reply);
                 self.plan(now);

@@ -17,8 +17,8 @@ mod state;
 mod tail;
 mod time_wait;
 
-use punctual_analysis::Instant;
 use punctual_analysis::mutation::{Mutation, active};
+use punctual_analysis::{Instant, Nanos};
 
 use crate::challenge::Challenges;
 use crate::config::{Config, Setting};
@@ -157,6 +157,12 @@ impl Connection {
     /// The settings as they are now, in their ranges.
     pub const fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// A peer that keeps its window closed, and answers, keeps the connection open for so long at most; by default without a limit
+    /// (RFC 9293 3.8.6.1).
+    pub const fn bound_answers(&mut self, most: Nanos) {
+        self.machine.set_answers_most(most);
     }
 
     /// Changes a setting from now on.

@@ -194,6 +194,7 @@ impl Connection {
         };
         let (mut packet, mut reply) = (Vec::new(), Vec::new());
         wire::write_with(&segment, &[], self.config.hop_limit, false, &mut packet);
+        self.machine.told(now);
         for _ in 0..times {
             self.machine.input(now, &packet, &mut reply);
             reply.clear();

@@ -25,6 +25,10 @@ const ORPHAN_LIFE: Nanos = Nanos::from_secs(60);
 /// 3.8.3 (RFC 1122 4.2.3.5). No program waits for the result, and the connection counts against its user's quota.
 const ORPHAN_TIMEOUT: Nanos = Nanos::from_secs(100);
 
+/// How long a peer that keeps its window closed, and answers, keeps such a connection: the time after which a peer that is silent loses one
+/// with a program.
+const ORPHAN_ANSWERS: Nanos = Nanos::from_secs(900);
+
 /// The program's rings: bytes to send in messages of any length, and bytes that came in messages of at most `chunk_bytes`. An
 /// empty message is the end of the stream.
 pub struct Rings<M: Memory> {
@@ -371,6 +375,7 @@ impl<M: Memory> Entry<M> {
         self.program.closes = true;
         let timeout = self.connection.config().user_timeout.min(ORPHAN_TIMEOUT);
         self.connection.set(Setting::UserTimeout(timeout));
+        self.connection.bound_answers(ORPHAN_ANSWERS);
         let is_pointless = match self.connection.state() {
             State::SynSent => true,
             State::TimeWait | State::Closed => false,

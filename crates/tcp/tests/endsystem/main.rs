@@ -470,6 +470,25 @@ fn an_acknowledgement_waits_for_no_more_segments_than_allowed() {
     }
 }
 
+/// A program is gone, and its peer reads nothing for ten minutes, but answers: all bytes arrive. A peer that does so for ever does not
+/// keep the connection.
+#[test]
+fn a_peer_may_pause_after_the_program_is_gone() {
+    for pause in [600, 5_000].map(Nanos::from_secs) {
+        let mut world = World::new(16, 0, 16);
+        world.config.receive_bytes = 20_000;
+        world.open();
+        let (now, client) = (world.now, world.program(0).cloned().expect("open"));
+        assert!(client.outbox.send(&[3; 60_000], now));
+        assert!(!world.run(Nanos::from_secs(1), |_| {}, |_| false));
+        world.hosts[0].tcp.release(0, world.now);
+        assert!(!world.run(pause, |_| {}, |_| false));
+        let all = |world: &World| world.hosts[1].programs[0].read.len() == 60_000;
+        let is_whole = world.run(Nanos::from_secs(200), |world| world.read(1), all);
+        assert_eq!(is_whole, pause == Nanos::from_secs(600), "{pause}");
+    }
+}
+
 /// A program has made room in a full ring. The window that this opens is announced once, when the ring is full again, and not in parts: the
 /// peer would send as little each time.
 #[test]

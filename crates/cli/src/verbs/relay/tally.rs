@@ -19,6 +19,8 @@ pub(super) struct Ended {
     pub in_bytes: u64,
     pub out_bytes: u64,
     pub lasted_ns: u64,
+    /// Both sides closed it, and the peer has acknowledged all bytes.
+    pub acknowledged: bool,
     /// Why it ended, if both sides did not close it.
     pub error: Option<String>,
 }
@@ -27,7 +29,12 @@ impl Ended {
     fn text(&self) -> String {
         let peer = self.peer.map_or_else(|| "-".into(), |peer| peer.to_string());
         let (lasted, program) = (Nanos(self.lasted_ns), self.program);
-        let why = self.error.as_deref().unwrap_or("both sides closed it");
+        let closed = if self.acknowledged {
+            "both sides closed it"
+        } else {
+            "both sides closed it, and the peer has not acknowledged the last bytes yet"
+        };
+        let why = self.error.as_deref().unwrap_or(closed);
         format!("{peer} {program}: {} B in, {} B out, {lasted}: {why}", self.in_bytes, self.out_bytes)
     }
 }
@@ -63,9 +70,9 @@ pub(super) fn ended(
     begun: Instant,
     carried: Carried,
 ) -> Ended {
-    let Carried { in_bytes, out_bytes, error } = carried;
+    let Carried { in_bytes, out_bytes, is_acknowledged: acknowledged, error } = carried;
     let error = error.map(|error| error.to_string());
-    Ended { peer, program, in_bytes, out_bytes, lasted_ns: lasted(begun), error }
+    Ended { peer, program, in_bytes, out_bytes, lasted_ns: lasted(begun), acknowledged, error }
 }
 
 impl Tally {

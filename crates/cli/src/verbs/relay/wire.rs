@@ -69,6 +69,9 @@ impl WireEnd {
 
 /// Why there is no connection. The offer of a path is in packets, and the relay's option is a rate of data.
 pub(super) fn refusal_line(error: &TcpError, qos: Qos) -> String {
+    if let TcpError::Late(peer) = error {
+        return format!("the program closed its connection before {peer} had answered");
+    }
     let line = punctual::one_line(error);
     let (Qos::Guaranteed { rate: wanted, .. }, TcpError::Path(OpenError::Refused { refusal, .. })) =
         (qos, error)

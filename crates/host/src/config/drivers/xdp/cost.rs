@@ -33,10 +33,10 @@ struct Cost {
     generic: u64,
 }
 
-/// Measures and judges; a note if it cannot be measured here.
-pub(super) fn check() -> Finding {
+/// Measures and judges; a note if it cannot be measured here. Links with TCP connections of this host have no choice of the mode.
+pub(super) fn check(has_flows: bool) -> Finding {
     match measure() {
-        Ok(cost) => cost.finding(),
+        Ok(cost) => cost.finding(has_flows),
         Err(error) => Finding::note(
             CHECK,
             format!("not measured: {error}"),
@@ -46,7 +46,7 @@ pub(super) fn check() -> Finding {
 }
 
 impl Cost {
-    fn finding(self) -> Finding {
+    fn finding(self, has_flows: bool) -> Finding {
         let gbps = |mbps: u64| format!("{:.1}", mbps as f64 / 1e3);
         let found = format!(
             "on a veth of this host {} Gbit/s without a program, {} in native mode, {} in generic",
@@ -56,6 +56,11 @@ impl Cost {
         );
         if self.native * 100 >= self.generic * WORTH_PERCENT {
             return Finding::ok(CHECK, format!("{found}: native mode (the default) is the one to choose"));
+        }
+        if has_flows {
+            let fix = "nothing for links with flows_max, which need native mode; where kernel TCP matters, on veths and bridges, give it \
+                       another interface";
+            return Finding::note(CHECK, found, fix);
         }
         let fix = "on veths and bridges, where kernel TCP beside the link matters, set xdp_mode = \"generic\": native mode \
                    switches the sender's segmentation off; it is the one to choose where only Punctual's packets count, or on a \
@@ -132,17 +137,19 @@ mod tests {
 
     #[test]
     fn the_mode_to_choose_is_named() {
-        let cost = |native| Cost { without: 10_000, native, generic: 7_500 }.finding();
+        let cost = |native| Cost { without: 10_000, native, generic: 7_500 }.finding(false);
         let poor = cost(2_900);
         assert_eq!(poor.state, State::Note);
         assert!(poor.found.contains("10.0 Gbit/s") && poor.found.contains("2.9 in native"), "{poor:?}");
         assert!(poor.fix.contains("xdp_mode = \"generic\""), "{poor:?}");
         assert_eq!(cost(7_000).state, State::Ok);
+        let bound = Cost { without: 10_000, native: 2_900, generic: 7_500 }.finding(true);
+        assert!(bound.state == State::Note && !bound.fix.contains("\"generic\""), "{bound:?}");
     }
 
     #[test]
     fn it_is_measured_where_that_can_be() {
-        let finding = check();
+        let finding = check(false);
         if finding.found.starts_with("not measured") {
             punctual_skip::skipped!("{}", finding.found);
             return;

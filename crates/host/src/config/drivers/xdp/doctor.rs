@@ -19,7 +19,11 @@ const CAPABILITIES: CapabilitySet = RIGHTS.union(CapabilitySet::NET_ADMIN);
 /// its own.
 pub(super) fn examine(links: &[CheckedLink<'_>], serving: bool) -> Vec<Finding> {
     let settings = settings_of::<XdpSettings>(links.iter().map(|link| link.settings));
-    let mut findings = vec![rights(&settings), locked_memory(&settings), cost::check()];
+    let mut findings = vec![
+        rights(&settings),
+        locked_memory(&settings),
+        cost::check(settings.iter().any(|link| link.classifier.flows_max > 0)),
+    ];
     for (of, settings) in links.iter().zip(settings) {
         // A device in the daemon's network namespace is not visible here.
         if of.is_known && Device::named(&settings.classifier.device).is_err() {
@@ -129,6 +133,11 @@ fn native(name: &str, settings: &XdpSettings, device: &Device) -> Finding {
             "set zero_copy = \"auto\", or use a device whose driver has it",
         ),
         (true, _) => Finding::ok(check, found("native")),
+        (false, _) if settings.classifier.flows_max > 0 => Finding::problem(
+            check,
+            found("only generic"),
+            "TCP connections need a device whose driver has native XDP: use one, or leave flows_max out",
+        ),
         (false, AttachMode::Native) => Finding::problem(
             check,
             found("only generic"),

@@ -169,6 +169,12 @@ fn check(input: &LinkInput<'_>) -> Result<(), String> {
     if listeners > 0 && flows == 0 {
         return Err("listeners_max without flows_max: a listener's connections are flows, give both".into());
     }
+    if flows > 0 && table.xdp_mode == Some(XdpMode::Generic) {
+        return Err(
+            "flows_max needs native XDP: set xdp_mode = \"native\" or \"auto\", or leave flows_max out"
+                .into(),
+        );
+    }
     if bytes > PACKET_BYTES_MAX {
         return Err(format!(
             "packets of {bytes} B do not fit the frames of driver \"xdp\": at most {PACKET_BYTES_MAX} B, lower packet \
