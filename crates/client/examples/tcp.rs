@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [file, peer] = &arguments[..] else { return Err("usage: tcp HOST.toml PEER:PORT".into()) };
     let endsystem = Endsystem::embedded(&config::load(Path::new(file))?)?;
     // Eight segments in any 10 ms go before all other classes, in each direction. More are best effort.
-    let qos = Qos::LowDelay { interval: Nanos::from_millis(10), units: 8 };
+    let qos = Qos::LowDelay { interval: Nanos::from_millis(10), units: 8, priority: None };
     let mut stream = endsystem.connect_tcp(peer.parse()?, qos)?;
     let mut wanted = Vec::new();
     std::io::stdin().read_to_end(&mut wanted)?;

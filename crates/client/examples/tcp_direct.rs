@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [file, local] = &arguments[..] else { return Err("usage: tcp_direct HOST.toml ADDRESS:PORT".into()) };
     let endsystem = Endsystem::embedded(&config::load(Path::new(file))?)?;
-    let qos = Qos::LowDelay { interval: Nanos::from_millis(10), units: 8 };
+    let qos = Qos::LowDelay { interval: Nanos::from_millis(10), units: 8, priority: None };
     let listener = endsystem.bind_tcp_direct(local.parse()?, qos, 8, HANDLER_TIME)?;
     loop {
         let stream = listener.accept()?;

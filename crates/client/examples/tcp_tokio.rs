@@ -31,7 +31,7 @@ pub async fn serve(mut listener: AsyncTcpListener) {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let local = std::env::args().nth(1).ok_or("usage: tcp_tokio ADDRESS:PORT")?;
     let endsystem = Endsystem::connect()?;
-    let qos = Qos::LowDelay { interval: Nanos::from_millis(10), units: 8 };
+    let qos = Qos::LowDelay { interval: Nanos::from_millis(10), units: 8, priority: None };
     let listener = endsystem.bind_tcp(local.parse()?, qos, 8)?.into_async()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(serve(listener));

@@ -11,7 +11,9 @@ use std::net::{Shutdown, TcpListener, TcpStream as KernelStream};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use cable::{A, B, FLOWS, LOW_DELAY, PATIENCE, address, bytes, cable, endsystem, patient, privileged};
+use cable::{
+    A, B, FLOWS, LOW_DELAY, PATIENCE, address, bytes, cable, endsystem, endsystem_with, patient, privileged,
+};
 use punctual::tcp::{Qos, TcpError, TcpStream};
 use punctual::{BitRate, Endsystem, Nanos};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -141,6 +143,38 @@ fn options_are_those_of_the_connection() {
             drop(kernels);
         },
     );
+}
+
+/// Under `rmdp`, connections of low delay are granted one after the other, with priorities and without. Another order cannot honour one.
+#[test]
+fn low_delay_connections_have_priorities_under_rmdp() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    let listener = b.within(|| TcpListener::bind(address(B))).expect("a listener");
+    let of = |priority| Qos::LowDelay { interval: Nanos::from_millis(10), units: 2, priority };
+    a.within(|| {
+        let endsystem = endsystem_with("processor.policy = \"rmdp\"", FLOWS);
+        let streams: Vec<_> = [None, Some(9), None, Some(0), Some(63)]
+            .map(|priority| endsystem.connect_tcp(address(B), of(priority)))
+            .into_iter()
+            .map(|stream| stream.unwrap_or_else(|error| panic!("{error}")))
+            .collect();
+        for mut stream in streams {
+            let mut kernels = patient(listener.accept().expect("a connection").0);
+            stream.write_all(b"ping").expect("written");
+            let mut read = [0; 4];
+            kernels.read_exact(&mut read).expect("read");
+            assert_eq!(&read, b"ping");
+        }
+        let beyond = endsystem.connect_tcp(address(B), of(Some(64))).map(drop).expect_err("0 to 63");
+        assert!(beyond.to_string().contains("63"), "{beyond}");
+    });
+    a.within(|| {
+        let refused = endsystem(FLOWS).connect_tcp(address(B), of(Some(1))).map(drop).expect_err("edf");
+        assert!(refused.to_string().contains("needs the run policy \"rmdp\""), "{refused}");
+    });
 }
 
 #[test]

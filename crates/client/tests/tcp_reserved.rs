@@ -143,7 +143,7 @@ fn all_is_given_back(hosts: &[&Endsystem]) {
 #[test]
 fn every_class_goes_through_a_forwarder() {
     let [a, r, b] = row();
-    let low = Qos::LowDelay { interval: Nanos::from_millis(10), units: 10 };
+    let low = Qos::LowDelay { interval: Nanos::from_millis(10), units: 10, priority: None };
     for (qos, count) in [(guaranteed(), 200_000), (low, 100_000), (Qos::BestEffort, 100_000)] {
         let (client, server) = connect(&a, &b, qos, Some(Nanos::from_millis(200)));
         let [connection] = &a.tcp_connections().expect("connections")[..] else { panic!("one connection") };

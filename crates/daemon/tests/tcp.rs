@@ -25,7 +25,7 @@ const CABLE: Cable = Cable { number: 0, hosts: [0, 1] };
 /// Names the folder of the daemon's socket to [`victim`].
 const VICTIM: &str = "PUNCTUAL_TEST_VICTIM";
 const PATIENCE: Duration = Duration::from_secs(30);
-const LOW_DELAY: Qos = Qos::LowDelay { interval: Nanos::from_millis(10), units: 8 };
+const LOW_DELAY: Qos = Qos::LowDelay { interval: Nanos::from_millis(10), units: 8, priority: None };
 /// A user with rights.
 const USER: u32 = 47_110;
 /// Flows of the daemon's link.

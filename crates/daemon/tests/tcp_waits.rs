@@ -16,7 +16,7 @@ use punctual::tcp::Qos;
 use rustix::process::{Signal, kill_process};
 
 const CABLE: Cable = Cable { number: 0, hosts: [0, 1] };
-const LOW_DELAY: Qos = Qos::LowDelay { interval: Nanos::from_millis(10), units: 8 };
+const LOW_DELAY: Qos = Qos::LowDelay { interval: Nanos::from_millis(10), units: 8, priority: None };
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn at(end: usize, port: u16) -> SocketAddr {

@@ -87,7 +87,10 @@ fn listeners_text(listeners: &[ListenerStatus]) -> String {
 
 fn class(class: RtuClass) -> String {
     match class {
-        RtuClass::LowDelay { interval, units, .. } => format!("low-delay {units}/{interval}"),
+        RtuClass::LowDelay { interval, units, priority: Some(priority) } => {
+            format!("low-delay {units}/{interval}, priority {priority}")
+        }
+        RtuClass::LowDelay { interval, units, priority: None } => format!("low-delay {units}/{interval}"),
         RtuClass::Guaranteed { period, units, .. } => format!("guaranteed {units}/{period}"),
         RtuClass::BestEffort => "best-effort".into(),
     }

@@ -86,6 +86,10 @@ pub struct Relay {
     /// With --class low-delay: the budget. It is the largest number of TCP segments in any interval, in each direction.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     units: Option<u32>,
+    /// With --class low-delay: place among the low-delay connections and handlers of this host. A lower number goes first; without it, a
+    /// connection goes behind all with one. Only the run policy "rmdp" accepts it.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(0..=63))]
+    priority: Option<u8>,
     /// With --class guaranteed: rate of the data that each connection gets in any case (20Mbit/s). It is no limit: the budget is
     /// counted in whole segments, so a source that is faster gets some more (48Mbit/s of 40Mbit/s in periods of 10 ms).
     #[arg(long, value_name = "RATE", value_parser = values::bit_rate)]
@@ -165,9 +169,13 @@ impl Relay {
 
     /// Each class takes its own options, and no others.
     fn qos(&self) -> Result<Qos, Usage> {
+        if self.priority.is_some() && self.class != Class::LowDelay {
+            return Err(Usage("--priority is for --class low-delay".into()));
+        }
+        let priority = self.priority;
         let needs = match (self.class, (self.interval, self.units), (self.rate, self.period)) {
             (Class::LowDelay, (Some(interval), Some(units)), (None, None)) => {
-                return Ok(Qos::LowDelay { interval, units });
+                return Ok(Qos::LowDelay { interval, units, priority });
             }
             (Class::Guaranteed, (None, None), (Some(rate), Some(period))) => {
                 return Ok(Qos::Guaranteed { rate, period });

@@ -164,6 +164,9 @@ pub enum Qos {
         interval: Nanos,
         /// Segments in any interval, in each direction.
         units: u32,
+        /// Place among the low-delay connections and handlers, 0 (first) to 63. A lower number goes first; one without goes behind those
+        /// with one. Only the run policy `rmdp` accepts a priority.
+        priority: Option<u8>,
     },
     /// Each period has time and slots for so much data, in each direction. Data that is written once a period leaves at once.
     Guaranteed {
@@ -198,7 +201,7 @@ impl Qos {
     /// The class of the handlers, whose data units are segments.
     fn class(self) -> RtuClass {
         match self {
-            Self::LowDelay { interval, units } => RtuClass::LowDelay { interval, units, priority: None },
+            Self::LowDelay { interval, units, priority } => RtuClass::LowDelay { interval, units, priority },
             Self::Guaranteed { rate, period } => {
                 let bytes = u128::from(rate.0) * u128::from(period.0) / 8_000_000_000;
                 // One segment more: data that is written at once may be cut where the ring of bytes begins again

@@ -16,7 +16,7 @@ use punctual::{Endsystem, HostConfig, Nanos};
 pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const A: &str = "10.98.0.1";
 pub const B: &str = "10.98.0.2";
-pub const LOW_DELAY: Qos = Qos::LowDelay { interval: Nanos::from_millis(10), units: 8 };
+pub const LOW_DELAY: Qos = Qos::LowDelay { interval: Nanos::from_millis(10), units: 8, priority: None };
 
 pub fn address(ip: &str) -> SocketAddr {
     SocketAddr::new(ip.parse().expect("an address"), 8_080)
@@ -36,11 +36,17 @@ pub fn cable() -> (Host, Host) {
 
 /// An endsystem on `a`, in the namespace of this thread.
 pub fn endsystem(flows: &str) -> Endsystem {
+    endsystem_with("", flows)
+}
+
+/// The same with more keys of its processor.
+pub fn endsystem_with(processor: &str, flows: &str) -> Endsystem {
     let text = format!(
         r#"
         node.name = "a"
         processor.best_effort_host = true
         processor.profile_measure = false
+        {processor}
         processor.costs = {{ send_message = "1us", send_packet = "1us", send_packet_later = "1us", forward_packet = "1us",
                              receive_packet = "1us", deliver_message = "1us", copy_kib = "200ns", cold_start = "20us" }}
         signalling.key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"

@@ -26,7 +26,7 @@ const BULK: usize = 2;
 const HOGS: usize = 4;
 const BULK_BYTES: u32 = 8_192;
 /// Segments of a round trip of the largest size in each direction, acknowledgements included, and its shortest interval.
-pub const QOS: Qos = Qos::LowDelay { interval: Nanos::from_millis(4), units: 12 };
+pub const QOS: Qos = Qos::LowDelay { interval: Nanos::from_millis(4), units: 12, priority: None };
 
 const WORLDS: [(&str, TcpStack); 5] = [
     ("plain", TcpStack::Plain),

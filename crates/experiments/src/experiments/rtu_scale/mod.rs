@@ -55,7 +55,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
             let progress = |open| conditions.progress(format_args!("{open} idle connections"));
             idle = Some(Idle::open(&world, idle_count, progress)?);
         }
-        let qos = Qos::LowDelay { interval: interval * count as u64, units: UNITS };
+        let qos = Qos::LowDelay { interval: interval * count as u64, units: UNITS, priority: None };
         let (caller, class) = (world.call_in_turns(qos, count)?, world.class(qos));
         let (_, pair) = world.finish()?;
         contest.join(name, class, caller, pair);

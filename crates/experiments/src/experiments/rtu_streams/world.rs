@@ -25,7 +25,7 @@ const DRAIN: Nanos = Nanos::from_millis(100);
 pub(super) const CALL_BYTES: u32 = 1_024;
 const CALL_INTERVAL: Nanos = Nanos::from_millis(5);
 /// Segments of a round trip in each direction, acknowledgements included, twice.
-const CALL_QOS: Qos = Qos::LowDelay { interval: CALL_INTERVAL, units: 6 };
+const CALL_QOS: Qos = Qos::LowDelay { interval: CALL_INTERVAL, units: 6, priority: None };
 
 /// What a connection carries.
 pub(super) struct Spec {
