@@ -193,7 +193,7 @@ fn numbers_have_their_units() {
         ["_bps", "_ns", "_ms", "_s", "_bytes", "_ppm", "_ppb", "_percent", "_per_second"];
     const COUNTS: &str = "
         api at_risk best_effort_dropped broken_rings burst_messages_max bytes_out channel channels
-        channels_soft clients delayed demoted driver_full dropped epoch errors expired filters_failed first id
+        channels_soft clients delayed demoted driver_full dropped epoch errors expired filters_failed first fragmented id
         incomplete late late_wakes link links_failed listeners loop_ns_max loops malformed message_bytes_max
         messages_in messages_out misses neighbour no_buffer no_receiver node not_reading occupancy_max
         outbox_messages over_cap over_quota overflows overruns packets_best_effort packets_foreign

@@ -172,7 +172,7 @@ fn what_cannot_be_is_refused_with_one_line() {
         let huge = Qos::Guaranteed { rate: BitRate(900_000_000), period: Nanos::from_millis(5) };
         let line = text(endsystem.connect_tcp(address(B), huge).err());
         assert!(line.starts_with("admission refused the "), "{line}");
-        assert!(line.contains("; as many segments would be granted every "), "{line}");
+        assert!(line.contains("; this handler alone would be granted as many segments every "), "{line}");
         let endless = Qos::Guaranteed { rate: BitRate(100_000_000_000), period: Nanos::from_millis(1) };
         let line = text(endsystem.connect_tcp(address(B), endless).err());
         assert!(line.contains("1 to 1024 segments: give units in this range, a lower rate or a shorter period"), "{line}");

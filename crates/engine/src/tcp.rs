@@ -135,7 +135,9 @@ fn refusal_text(refusal: &RtuRefusal) -> String {
         }
         RtuRefusal::Processor(stage) | RtuRefusal::Link(stage) => {
             match stage.period_possible.or(stage.bound_possible) {
-                Some(period) => format!("{refusal}; as many segments would be granted every {period}"),
+                Some(period) => {
+                    format!("{refusal}; this handler alone would be granted as many segments every {period}")
+                }
                 None => refusal.to_string(),
             }
         }

@@ -52,7 +52,7 @@ pub enum Setting {
     KeepAlive(Option<Nanos>),
     /// [`Config::hop_limit`].
     HopLimit(u8),
-    /// [`Config::user_timeout`].
+    /// [`Config::user_timeout`]; zero: the default.
     UserTimeout(Nanos),
 }
 
@@ -82,6 +82,8 @@ impl Config {
             // A keep-alive without pause would be a flood.
             Setting::KeepAlive(idle) => self.keep_alive = idle.map(|idle| idle.max(KEEP_ALIVE_MIN)),
             Setting::HopLimit(hops) => self.hop_limit = if hops == 0 { 64 } else { hops },
+            // As with other systems.
+            Setting::UserTimeout(Nanos::ZERO) => self.user_timeout = Self::default().user_timeout,
             Setting::UserTimeout(timeout) => self.user_timeout = timeout,
         }
         self
@@ -136,6 +138,14 @@ mod tests {
         assert_eq!((config.ack_delay, config.keep_alive), (Nanos::from_millis(10), None));
         assert_eq!(config.ack_segments, 1);
         assert_eq!((config.hop_limit, config.is_nodelay, config.has_timestamps), (64, false, true));
+    }
+
+    #[test]
+    fn a_user_timeout_of_zero_is_the_default() {
+        let of = |config: Config, timeout| config.with(Setting::UserTimeout(timeout));
+        let short = of(Config::default(), Nanos::from_secs(5));
+        assert_eq!(short.user_timeout, Nanos::from_secs(5));
+        assert_eq!(of(short, Nanos::ZERO), Config::default());
     }
 
     #[test]

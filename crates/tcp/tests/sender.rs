@@ -114,6 +114,19 @@ fn a_keep_alive_waits_for_the_idle_time() {
     assert!((2..=3).contains(&(network.sent[0] - sent)), "{}", network.sent[0] - sent);
 }
 
+/// Bytes that leave before the machine has made that first one do not cost a later one.
+#[test]
+fn a_keep_alive_behind_data_waits_no_longer() {
+    let (mut network, ids) = open(&Config::default());
+    network.run(Nanos::from_secs(1), |_| false);
+    network.at(0, ids[0]).set(Setting::KeepAlive(Some(Nanos::from_secs(5))));
+    network.at(0, ids[0]).send(b"x").expect("room");
+    network.run(Nanos::from_millis(4_900), |_| false);
+    let sent = network.sent[0];
+    network.run(Nanos::from_secs(1), |_| false);
+    assert_eq!(network.sent[0] - sent, 1);
+}
+
 /// RFC 5681 3.1: where a SYN was lost, the first flight is small.
 #[test]
 fn a_lost_syn_makes_the_first_flight_small() {

@@ -86,7 +86,7 @@ impl TcpStream {
     }
 
     /// Longest time that the peer may leave bytes unacknowledged before the connection ends (TCP_USER_TIMEOUT, RFC 9293 3.8.3);
-    /// 15 minutes unless set.
+    /// 15 minutes unless set, or with zero. A peer that keeps its window closed and answers is not silent.
     ///
     /// # Errors
     /// If the engine has ended.

@@ -84,12 +84,12 @@ impl Connection {
         if !self.misfits.skips_keep_alive {
             return false;
         }
+        // Any other packet begins the idle time anew.
+        self.misfits.skips_keep_alive = false;
         let una = self.place().una;
-        let is_one = edge::payload(packet).is_some_and(|(machine_seq, payload)| {
+        edge::payload(packet).is_some_and(|(machine_seq, payload)| {
             payload.len() == 1 && self.numbers.to_wire(machine_seq).wrapping_add(1) == una
-        });
-        self.misfits.skips_keep_alive = !is_one;
-        is_one
+        })
     }
 
     /// Time at which `output` has work: `now` if at once, `None` if only a segment or the program can cause
