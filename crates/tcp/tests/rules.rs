@@ -482,6 +482,13 @@ fn a_peer_that_falls_silent_behind_a_closed_window_loses_the_connection() {
     let ids = network.open(false, &config);
     assert_eq!(network.at(0, ids[0]).send(&[7; 100_000]), Ok(100_000));
     network.run(Nanos::from_secs(1_000), |_| false);
+    // It reads some, so that the machine has an acknowledgement again, and then nothing for as long as before.
+    let mut read = 0;
+    assert!(network.run(Nanos::from_secs(100), |network| {
+        read += network.at(1, ids[1]).recv(&mut [0; 9_000]);
+        read >= 30_000
+    }));
+    network.run(Nanos::from_secs(1_000), |_| false);
     network.faults.lost = 1_000;
     let begun = network.now;
     // A probe each minute: the last answer came a minute ago at most.

@@ -205,6 +205,13 @@ fn a_repeated_fin_begins_the_wait_anew() {
     assert_eq!(answer.ack, Some(last.seq));
     assert_eq!(network.stacks[0].next_deadline(network.now), Some(start + Nanos::from_secs(100)));
     assert_eq!(network.at(0, id).state(), State::TimeWait);
+    // A FIN with another number is not the peer's: who guesses ports cannot keep a connection in this state.
+    network.now = start + Nanos::from_secs(50);
+    for other in [1, 1 << 20, 1 << 31, u32::MAX - 5] {
+        let forged = Segment { seq: fin.seq.wrapping_add(other), ..fin };
+        network.give(0, &forged, &[]);
+        assert_eq!(network.stacks[0].next_deadline(network.now), Some(start + Nanos::from_secs(100)));
+    }
 }
 
 /// RFC 9293 3.10.5: what is aborted in TIME-WAIT is over at once, without a reset: the peer has closed.
