@@ -146,6 +146,15 @@ impl Side {
         }
     }
 
+    /// Forgets the question of [`Self::known_within`]: its answer may be of a time before what is asked for next.
+    pub fn ask_anew(&mut self) {
+        match self {
+            #[cfg(feature = "embedded")]
+            Self::Embedded(_) => {}
+            Self::Remote(remote) => remote.asked = None,
+        }
+    }
+
     /// Why the connection ended, if that is known here.
     pub fn ended(&mut self) -> Option<Ended> {
         match self {
@@ -212,6 +221,10 @@ impl LocalEnd {
 
     pub fn known_within(&mut self, wait: Duration) -> Result<Known, TcpError> {
         self.side.known_within(&self.connection, wait)
+    }
+
+    pub fn ask_anew(&mut self) {
+        self.side.ask_anew();
     }
 
     pub fn ended(&mut self) -> Option<Ended> {

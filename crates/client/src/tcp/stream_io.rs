@@ -117,6 +117,9 @@ impl TcpStream {
     /// The end of the stream: without error if the peer has closed it. `None`: the reason is not known yet. The end is visible
     /// a moment before the news of a reset, and a reset must not look like an end.
     fn end(&mut self) -> io::Result<Option<Readable>> {
+        if self.end_seen.is_none() {
+            self.end.ask_anew();
+        }
         let since = *self.end_seen.get_or_insert_with(Instant::now);
         let why = match self.why(REASON_PAUSE)? {
             Why::Ended(why) => Some(why),
@@ -173,6 +176,7 @@ impl TcpStream {
     /// Why the ring to the connection is closed: the reason comes a moment later. A stream that does not wait takes what is known.
     fn why_no_room(&mut self) -> io::Result<Ended> {
         let until = Instant::now() + if self.is_nonblocking { Duration::ZERO } else { REASON_WITHIN };
+        self.end.ask_anew();
         loop {
             match self.why(REASON_PAUSE)? {
                 Why::Ended(why) => return Ok(why),
