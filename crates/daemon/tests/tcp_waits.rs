@@ -84,6 +84,7 @@ fn a_listener_that_is_dropped_keeps_no_connection_open() {
     let Some((network, _folder, daemon)) = world("tcp-undone") else { return };
     let endsystem = daemon.connect();
     let listener = endsystem.bind_tcp(at(0, 9_000), LOW_DELAY, 4).expect("a listener");
+    assert_eq!(listener.local_addr(), at(0, 9_000));
     assert!(listener.accept_timeout(Duration::from_millis(1)).expect("it waits").is_none());
     let mut kernels = network.within(1, || TcpStream::connect(at(0, 9_000))).expect("to connect");
     kernels.set_read_timeout(Some(PATIENCE)).expect("a time");

@@ -1,5 +1,6 @@
 //! A listener for TCP connections of this host's own.
 
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ use crate::error::Error;
 pub struct TcpListener {
     /// Dropped first: an embedded engine goes with the last handle of the connection.
     listening: Listening,
+    local: SocketAddr,
     connection: Arc<Connection>,
     /// What its streams declare for a handler on the processor.
     #[cfg(feature = "embedded")]
@@ -38,9 +40,10 @@ pub(super) enum Listening {
 }
 
 impl TcpListener {
-    pub(super) fn new(connection: &Arc<Connection>, listening: Listening) -> Self {
+    pub(super) fn new(connection: &Arc<Connection>, local: SocketAddr, listening: Listening) -> Self {
         Self {
             listening,
+            local,
             connection: Arc::clone(connection),
             #[cfg(feature = "embedded")]
             declared: None,
@@ -52,6 +55,11 @@ impl TcpListener {
     pub(super) const fn declaring(mut self, qos: Qos, handler_time: Nanos) -> Self {
         self.declared = Some((qos, handler_time));
         self
+    }
+
+    /// The address and port at which it listens, as the program gave them.
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.local
     }
 
     /// Waits for the next connection.

@@ -379,7 +379,7 @@ impl Endsystem {
         let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
         let wish = embedded::wish(qos, qos.settings(), handler_time);
         let listening = embedded::listen(host, local, backlog, wish)?;
-        let listener = TcpListener::new(&self.connection, Listening::Embedded(Box::new(listening)));
+        let listener = TcpListener::new(&self.connection, local, Listening::Embedded(Box::new(listening)));
         Ok(listener.declaring(qos, handler_time))
     }
 
@@ -398,7 +398,7 @@ impl Endsystem {
     ) -> Result<TcpListener, TcpError> {
         let host = self.connection.embedded.as_ref().ok_or(TcpError::NotEmbedded)?;
         let listening = embedded::listen(host, local, backlog, embedded::wish(qos, settings, Nanos::ZERO))?;
-        Ok(TcpListener::new(&self.connection, Listening::Embedded(Box::new(listening))))
+        Ok(TcpListener::new(&self.connection, local, Listening::Embedded(Box::new(listening))))
     }
 
     /// Accepts TCP connections at `local`, an address of this host, with this quality of service each. At most `backlog` of
@@ -414,7 +414,7 @@ impl Endsystem {
         let request = Request::ListenTcp { local, class: qos.class(), backlog };
         match self.connection.shared.call(request)?.0 {
             Answer::TcpListening { channel } => {
-                Ok(TcpListener::new(&self.connection, Listening::Remote(channel, Default::default())))
+                Ok(TcpListener::new(&self.connection, local, Listening::Remote(channel, Default::default())))
             }
             _ => Err(Error::Unexpected.into()),
         }
