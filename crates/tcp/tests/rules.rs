@@ -473,6 +473,42 @@ fn a_closed_window_is_no_silence() {
     }
 }
 
+/// A FIN counts also where it comes again behind data that is here already: not every peer cuts that off. The segments come in any
+/// order, and the FIN comes at first behind a gap.
+#[test]
+fn a_fin_behind_old_data_ends_the_stream() {
+    for orders in [
+        [(3, true), (0, false), (3, true)],
+        [(0, false), (3, false), (3, true)],
+        [(3, false), (0, false), (0, true)],
+    ] {
+        let mut network = Network::new(9, Faults::default());
+        let ids = network.open(false, &Config { has_timestamps: false, ..Config::default() });
+        network.run(Nanos::from_secs(1), |_| false);
+        assert_eq!(network.at(1, ids[1]).send(b"x"), Ok(1));
+        let base = network.segments(1).pop().expect("a segment");
+        let next = base.seq;
+        let whole = b"abcdef";
+        let mut last = None;
+        for (at, fin) in orders {
+            let from = if fin && at == 0 { 0 } else { at };
+            let payload = if fin { &whole[from..] } else { &whole[from..from + 3] };
+            let flags = Flags { fin, ..Flags::default() };
+            let segment = Segment { seq: next.wrapping_add(from as u32), flags, ..base };
+            network.give(0, &segment, payload);
+            last = Some(segment);
+        }
+        let mut read = [0; 9];
+        assert_eq!(network.at(0, ids[0]).recv(&mut read), 6, "{orders:?}");
+        assert_eq!(&read[..6], whole);
+        assert!(network.at(0, ids[0]).is_finished(), "{orders:?}");
+        // Once more: it is acknowledged.
+        let answer = network.give(0, &last.expect("one"), &whole[orders[2].0..]);
+        let acked = network.segments(0).into_iter().chain(answer).filter_map(|segment| segment.ack).last();
+        assert_eq!(acked, Some(next.wrapping_add(7)), "{orders:?}");
+    }
+}
+
 /// The user timeout counts from the last answer.
 #[test]
 fn a_peer_that_falls_silent_behind_a_closed_window_loses_the_connection() {

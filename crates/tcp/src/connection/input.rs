@@ -193,6 +193,12 @@ impl Connection {
         let data_end = segment.seq.wrapping_add(u32::from(segment.payload_bytes));
         let is_fin = segment.flags.fin && !segment.flags.syn && !segment.flags.rst;
         let has_fin_behind_news = is_fin && before(self.place().next, data_end);
+        if is_fin && segment.payload_bytes > 0 && data_end == self.place().next {
+            // All of its data is here; the machine would not look at the FIN of a segment that begins before the window.
+            let window = changes.window.unwrap_or(segment.window);
+            self.deliver_fin(now, &Segment { seq: data_end, ack, window, ..*segment }, reply);
+            return self.finish(now, reply);
+        }
         edge::edit(packet, |tcp| {
             if has_fin_behind_news {
                 tcp.set_fin(false);

@@ -113,9 +113,9 @@ impl<M: Memory> Entry<M> {
         }
     }
 
-    /// A listener has opened it, for a peer at this hardware address.
-    pub const fn of_peer_at(mut self, address: u64) -> Self {
-        self.address = Some(address);
+    /// A listener has opened it, for a peer at this hardware address, of which so many packets were dropped meanwhile.
+    pub const fn of_peer_at(mut self, address: u64, dropped: u64) -> Self {
+        (self.address, self.dropped) = (Some(address), dropped);
         self
     }
 

@@ -15,13 +15,16 @@ use crate::listener::{Answer, Listener, SynCounts};
 use crate::secrets::Secrets;
 use crate::wire::{self, Flow};
 
-/// Packets of a connection that wait with it until it is adopted. More are dropped: they come again.
-const WAITING_MAX: usize = 8;
+/// Packets of a connection that wait with it until it is adopted: the one that has opened it, a first flight of ten segments (RFC 6928) and
+/// a FIN. More are dropped, and counted at the connection: they come again.
+const WAITING_MAX: usize = 12;
 
 /// A connection that a listener has opened, and the packets that came for it, which its input handler processes first.
 pub struct Accepted<M: Memory> {
     connection: Box<Connection>,
     arrived: VecDeque<M::Frame>,
+    /// Packets that were more than may wait.
+    dropped: u64,
     /// Hardware address that they came from.
     address: u64,
 }
@@ -33,7 +36,7 @@ impl<M: Memory> Accepted<M> {
     }
 
     pub(super) fn into_entry(self, rings: Rings<M>) -> Entry<M> {
-        let mut entry = Entry::new(*self.connection, rings).of_peer_at(self.address);
+        let mut entry = Entry::new(*self.connection, rings).of_peer_at(self.address, self.dropped);
         self.arrived.into_iter().for_each(|packet| entry.arrived(packet, None));
         entry
     }
@@ -134,10 +137,12 @@ impl<M: Memory> Listening<M> {
     fn input(&mut self, came: M::Frame, address: u64, now: Instant, secrets: &Secrets, reply: &mut Vec<u8>) {
         let Ok(segment) = wire::parse(came.as_ref()) else { return };
         let opened = self.opened.iter_mut().find(|opened| opened.flow() == segment.flow);
-        if let Some(Accepted { arrived, .. }) = opened {
+        if let Some(Accepted { arrived, dropped, .. }) = opened {
             // The driver takes its packets for the listener's until it knows the flow.
             if arrived.len() < WAITING_MAX {
                 arrived.push_back(came);
+            } else {
+                *dropped += 1;
             }
             return;
         }
@@ -147,7 +152,8 @@ impl<M: Memory> Listening<M> {
                 let connection = Connection::accept(&opening, self.listener.config(), secrets, now);
                 if let Some(connection) = connection {
                     let arrived = VecDeque::from([came]);
-                    self.opened.push_back(Accepted { connection: Box::new(connection), arrived, address });
+                    let connection = Box::new(connection);
+                    self.opened.push_back(Accepted { connection, arrived, dropped: 0, address });
                 }
             }
             Answer::Done if !reply.is_empty() => self.remember(segment.flow, address),
