@@ -504,7 +504,8 @@ fn a_fin_behind_old_data_ends_the_stream() {
         assert!(network.at(0, ids[0]).is_finished(), "{orders:?}");
         // Once more: it is acknowledged.
         let answer = network.give(0, &last.expect("one"), &whole[orders[2].0..]);
-        let acked = network.segments(0).into_iter().chain(answer).filter_map(|segment| segment.ack).last();
+        let acked =
+            network.segments(0).into_iter().chain(answer).filter_map(|segment| segment.ack).next_back();
         assert_eq!(acked, Some(next.wrapping_add(7)), "{orders:?}");
     }
 }
