@@ -278,6 +278,7 @@ impl SharedConnection {
     }
 
     fn answer(&self, id: u64, result: Result<Answer, ApiError>, descriptors: Vec<OwnedFd>) {
+        let is_tcp = matches!(&result, Ok(Answer::TcpConnected { .. }));
         let opened = match &result {
             Ok(
                 Answer::Opened { channel, .. }
@@ -318,6 +319,10 @@ impl SharedConnection {
         };
         if let (false, Some(channel)) = (delivered, opened) {
             self.forget(channel);
+            if is_tcp {
+                // No program has seen it: its peer must not take it for one that was served and closed.
+                self.send_unanswered(Request::ResetTcp { channel });
+            }
             self.send_unanswered(Request::Close { channel });
         }
     }

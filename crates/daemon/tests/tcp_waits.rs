@@ -12,7 +12,7 @@ use common::eventually;
 use common::network::{Cable, Network};
 use common::program::{Program, folder, with_flows};
 use punctual::Nanos;
-use punctual::tcp::Qos;
+use punctual::tcp::{Ended, Qos, TcpError};
 use rustix::process::{Signal, kill_process};
 
 const CABLE: Cable = Cable { number: 0, hosts: [0, 1] };
@@ -41,7 +41,8 @@ fn connected(network: &Network, daemon: &Program) -> (punctual::tcp::TcpStream, 
     (stream, kernels)
 }
 
-/// The end of a stream is there; the daemon, which knows the reason, is stopped. No call waits for it longer than its own time.
+/// The end of a stream is there; the daemon, which knows the reason, is stopped. No call waits for it longer than its own time, and none
+/// takes the end for a good one before the reason is known.
 #[test]
 fn a_stopped_daemon_stops_no_call_that_has_a_time() {
     let Some((network, _folder, daemon)) = world("tcp-waits") else { return };
@@ -58,22 +59,24 @@ fn a_stopped_daemon_stops_no_call_that_has_a_time() {
     let stop = |signal| kill_process(daemon.pid(), signal).expect("the daemon");
     stop(Signal::STOP);
     let begun = Instant::now();
-    let read = loop {
-        match stream.read(&mut [0; 8]) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                assert!(is_readable(&stream), "it is awaited")
-            }
-            read => break read,
-        }
-    };
-    assert_eq!(read.expect("the end"), 0);
-    assert!(!stream.wait_sent(Duration::from_millis(50)).expect("nobody answers"));
+    for _ in 0..50 {
+        let read = stream.read(&mut [0; 8]).expect_err("nobody knows yet");
+        assert_eq!(read.kind(), ErrorKind::WouldBlock);
+        assert!(is_readable(&stream), "it is awaited");
+    }
     stream.set_nonblocking(false);
+    stream.set_read_timeout(Some(Duration::from_millis(300)));
+    assert_eq!(stream.read(&mut [0; 8]).expect_err("nobody knows yet").kind(), ErrorKind::WouldBlock);
+    assert!(!stream.wait_sent(Duration::from_millis(50)).expect("nobody answers"));
+    stop(Signal::CONT);
+    stream.set_read_timeout(Some(PATIENCE));
+    assert_eq!(stream.read(&mut [0; 8]).expect("the end"), 0);
+    stop(Signal::STOP);
     stream.set_linger(Some(Duration::from_millis(50)));
     drop(stream);
     let took = begun.elapsed();
     stop(Signal::CONT);
-    // A quarter of a second for the reason, and two times of 50 ms; the daemon would have been waited for without end.
+    // Each call has its time; the daemon would have been waited for without end.
     assert!(took < PATIENCE, "{took:?}");
     drop(kernels);
 }
@@ -136,4 +139,48 @@ fn a_blocked_writer_is_told_why() {
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
         reset.join().expect("the kernel's end");
     }
+}
+
+/// A reset that comes while the daemon is stopped again and again is a reset at the end of each stream, and never a whole one.
+#[test]
+fn a_reset_beside_a_stopped_daemon_is_no_end() {
+    let Some((network, _folder, daemon)) = world("tcp-stopped") else { return };
+    let stop = |signal| kill_process(daemon.pid(), signal).expect("the daemon");
+    for _ in 0..4 {
+        let (mut stream, kernels) = connected(&network, &daemon);
+        stream.set_read_timeout(Some(PATIENCE));
+        rustix::net::sockopt::set_socket_linger(&kernels, Some(Duration::ZERO)).expect("a reset at the end");
+        let reading = std::thread::spawn(move || stream.read(&mut [0; 8]));
+        drop(kernels);
+        for _ in 0..3 {
+            stop(Signal::STOP);
+            // The time for which the reason of an end was waited for at most.
+            std::thread::sleep(Duration::from_millis(300));
+            stop(Signal::CONT);
+            std::thread::yield_now();
+        }
+        let read = reading.join().expect("the reader").expect_err("it was reset");
+        assert_eq!(read.kind(), ErrorKind::ConnectionReset, "{read}");
+    }
+}
+
+/// A connection that its peer resets before the program takes it is an error of that connection alone.
+#[test]
+fn a_connection_that_is_reset_before_it_is_accepted_is_named() {
+    let Some((network, _folder, daemon)) = world("tcp-early") else { return };
+    let endsystem = daemon.connect();
+    let listener = endsystem.bind_tcp(at(0, 9_000), LOW_DELAY, 4).expect("a listener");
+    for _ in 0..10 {
+        let kernels = network.within(1, || TcpStream::connect(at(0, 9_000))).expect("to connect");
+        let local = kernels.local_addr().expect("bound");
+        rustix::net::sockopt::set_socket_linger(&kernels, Some(Duration::ZERO)).expect("a reset at the end");
+        drop(kernels);
+        match listener.accept_timeout(PATIENCE) {
+            Ok(stream) => assert_eq!(stream.expect("one came").peer_addr(), local),
+            Err(TcpError::Peer { peer, why }) => assert_eq!((peer, why), (local, Ended::Reset)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let _kernels = network.within(1, || TcpStream::connect(at(0, 9_000))).expect("to connect");
+    assert!(listener.accept_timeout(PATIENCE).expect("the listener is well").is_some());
 }

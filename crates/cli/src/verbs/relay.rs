@@ -204,6 +204,11 @@ impl Relay {
         std::thread::scope(|scope| -> anyhow::Result<()> {
             while tally.admit() {
                 let accepted = listener.accept_timeout(ACCEPT_WAIT);
+                if let Err(TcpError::Peer { peer, why }) = &accepted {
+                    // The listener is well, and the next connection may wait behind this one.
+                    tally.end(Ended::without_bytes(Some(*peer), to, why.to_string()));
+                    continue;
+                }
                 if let Some(refusal) = refusals.news(accepted.as_ref().err()) {
                     print_note(&format!("relay: {refusal}"));
                 }
@@ -266,15 +271,9 @@ impl Relay {
             Err(error) => {
                 // If this fails, the peer is gone already.
                 let _ = wire.abort();
-                let error = io_error(&format!("{to}"), &error);
                 Ended {
-                    peer,
-                    program: to,
-                    in_bytes: 0,
-                    out_bytes: 0,
                     lasted_ns: lasted(begun),
-                    acknowledged: false,
-                    error: Some(error),
+                    ..Ended::without_bytes(peer, to, io_error(&format!("{to}"), &error))
                 }
             }
         }
@@ -295,15 +294,9 @@ impl Relay {
             }
             Err(error) => {
                 reset_program(program);
-                let error = Some(refusal_line(&error, qos));
                 Ended {
-                    peer: None,
-                    program: address,
-                    in_bytes: 0,
-                    out_bytes: 0,
                     lasted_ns: lasted(begun),
-                    acknowledged: false,
-                    error,
+                    ..Ended::without_bytes(None, address, refusal_line(&error, qos))
                 }
             }
         }

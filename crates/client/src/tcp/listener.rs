@@ -65,7 +65,8 @@ impl TcpListener {
     /// Waits for the next connection.
     ///
     /// # Errors
-    /// See [`TcpError`]. A connection that admission refuses is reset; the listener goes on.
+    /// See [`TcpError`]. A connection that admission refuses is reset, and [`TcpError::Peer`] names one that its peer has reset before;
+    /// the listener goes on.
     pub fn accept(&self) -> Result<TcpStream, TcpError> {
         self.next(None)?.ok_or(TcpError::Gone)
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use punctual_ipc::api::{Answer, Request, TcpSetting};
 use punctual_ipc::ring::{InboxReader, OutboxWriter, RingHandles, RingShape};
-use punctual_proto::api::RtuClass;
+use punctual_proto::api::{RequestError, RtuClass};
 use punctual_proto::ids::ChannelId;
 
 use super::patience::{Nothing, Patience};
@@ -340,6 +340,8 @@ pub(super) fn connected(connection: &Connection, (result, descriptors): Reply) -
     };
     match attach(connection, (channel, ring), descriptors) {
         Ok((remote, rings)) => Ok((Side::Remote(remote), rings, [local, peer])),
+        // It was reset in the meantime, and the daemon has given it back.
+        Err(Error::Request(RequestError::Unknown)) => Err(TcpError::Peer { peer, why: Ended::Reset }),
         Err(error) => {
             connection.shared.send_unanswered(Request::Close { channel });
             Err(error.into())

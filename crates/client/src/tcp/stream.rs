@@ -23,7 +23,8 @@ const SENT_PAUSE: Duration = Duration::from_millis(1);
 ///
 /// Reading waits until bytes come or the peer closes, writing until there is room, unless a timeout is set or the stream is
 /// non-blocking. Its descriptor ([`AsRawFd`]) is readable while bytes wait or the peer has closed, for `poll` and `epoll`; never
-/// read from it. It is level-triggered.
+/// read from it. Watch it level-triggered: an edge may come a moment before the reason of an end is known, and a read that does not
+/// wait says `WouldBlock` then.
 ///
 /// Bytes can be read where they came, without a copy: [`BufRead::fill_buf`](io::BufRead::fill_buf) shows them, and
 /// [`BufRead::consume`](io::BufRead::consume) frees their place. [`TcpStream::write_with`] writes in place.
@@ -47,8 +48,8 @@ pub struct TcpStream {
     pub(super) reads_rest: bool,
     /// The peer has closed its direction, and everything was read.
     pub(super) saw_end: bool,
-    /// Since when the end of the stream is known, without the reason.
-    pub(super) end_seen: Option<Instant>,
+    /// The end of the stream is known, without the reason: how many answers have said since then that the connection is over.
+    pub(super) end_seen: Option<u32>,
     /// The program was told why the connection ended.
     pub(super) saw_error: bool,
     /// What was declared for a handler on the processor.

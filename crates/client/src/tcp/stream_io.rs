@@ -14,6 +14,13 @@ use super::stream::{TcpStream, error_of, gone};
 
 /// How soon to look again for the reason of an end.
 pub(super) const REASON_PAUSE: Duration = Duration::from_millis(1);
+/// How long a call that must not wait is given to learn it: a daemon that runs answers within that, and a later answer makes no edge for
+/// `epoll`.
+const REASON_PATIENCE: Duration = Duration::from_millis(10);
+
+/// Answers that a connection is over, after which the news of the reason does not come any more: a daemon that answers runs, and tells the
+/// news within a turn or two.
+const OVER_ANSWERS: u32 = 32;
 
 /// What waiting for bytes has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +37,9 @@ enum Why {
     Ended(Ended),
     /// It has not.
     GoesOn,
-    /// It is not known yet.
+    /// It has, for a reason that is not known.
+    Over,
+    /// Nothing is known yet.
     Unknown,
 }
 
@@ -99,11 +108,16 @@ impl TcpStream {
             if let Some(readable) = self.poll_readable()? {
                 return Ok(readable);
             }
-            if self.awaits_reason() && !self.is_nonblocking {
+            // The end without its reason is none: what was reset must not look whole.
+            let is_late = until.is_some_and(|until| Instant::now() >= until);
+            if self.awaits_reason() && !self.is_nonblocking && !is_late {
                 std::thread::sleep(REASON_PAUSE);
                 continue;
             }
-            if self.is_nonblocking || !self.inbox.wait(until)? && !self.inbox.is_closed() {
+            if self.is_nonblocking
+                || self.awaits_reason()
+                || !self.inbox.wait(until)? && !self.inbox.is_closed()
+            {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
         }
@@ -117,14 +131,19 @@ impl TcpStream {
     /// The end of the stream: without error if the peer has closed it. `None`: the reason is not known yet. The end is visible
     /// a moment before the news of a reset, and a reset must not look like an end.
     fn end(&mut self) -> io::Result<Option<Readable>> {
-        if self.end_seen.is_none() {
+        let is_first = self.end_seen.is_none();
+        if is_first {
             self.end.ask_anew();
         }
-        let since = *self.end_seen.get_or_insert_with(Instant::now);
-        let why = match self.why(REASON_PAUSE)? {
+        let answers = *self.end_seen.get_or_insert(0);
+        let why = match self.why(if is_first { REASON_PATIENCE } else { REASON_PAUSE })? {
             Why::Ended(why) => Some(why),
             Why::GoesOn => None,
-            Why::Unknown if since.elapsed() >= REASON_WITHIN => None,
+            Why::Over if answers >= OVER_ANSWERS => None,
+            Why::Over => {
+                self.end_seen = Some(answers + 1);
+                return Ok(None);
+            }
             Why::Unknown => return Ok(None),
         };
         if self.inbox.front().is_some_and(<[u8]>::is_empty) {
@@ -147,8 +166,8 @@ impl TcpStream {
         }
         Ok(match self.end.known_within(wait).map_err(gone)? {
             Known::Is(status) => status.ended.map_or(Why::GoesOn, Why::Ended),
-            // If it is over, the news is on its way.
-            Known::Over | Known::Nothing => Why::Unknown,
+            Known::Over => self.end.ended().map_or(Why::Over, Why::Ended),
+            Known::Nothing => Why::Unknown,
         })
     }
 
@@ -173,9 +192,9 @@ impl TcpStream {
         if is_old { io::ErrorKind::BrokenPipe.into() } else { error_of(why) }
     }
 
-    /// Why the ring to the connection is closed: the reason comes a moment later. A stream that does not wait takes what is known.
+    /// Why the ring to the connection is closed: the reason comes a moment later.
     fn why_no_room(&mut self) -> io::Result<Ended> {
-        let until = Instant::now() + if self.is_nonblocking { Duration::ZERO } else { REASON_WITHIN };
+        let until = Instant::now() + if self.is_nonblocking { REASON_PATIENCE } else { REASON_WITHIN };
         self.end.ask_anew();
         loop {
             match self.why(REASON_PAUSE)? {

@@ -26,6 +26,12 @@ pub(super) struct Ended {
 }
 
 impl Ended {
+    /// One that has carried nothing, and why.
+    pub const fn without_bytes(peer: Option<SocketAddr>, program: SocketAddr, error: String) -> Self {
+        let (in_bytes, out_bytes, lasted_ns) = (0, 0, 0);
+        Self { peer, program, in_bytes, out_bytes, lasted_ns, acknowledged: false, error: Some(error) }
+    }
+
     fn text(&self) -> String {
         let peer = self.peer.map_or_else(|| "-".into(), |peer| peer.to_string());
         let (lasted, program) = (Nanos(self.lasted_ns), self.program);
