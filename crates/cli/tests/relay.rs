@@ -103,6 +103,45 @@ fn exchange(stream: &TcpStream, side: u8, count: usize) {
     });
 }
 
+/// Connections that are reset at once, as a port scan does, end one after the other; the one behind them is served.
+#[test]
+fn connections_that_are_reset_at_once_stop_no_other() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = cable();
+    let file = configuration("scan");
+    let socket = file.with_file_name("a.sock");
+    let daemon = Daemon::start(&a, &file);
+    let server = a.within(|| TcpListener::bind(address("127.0.0.1", 7_001))).expect("a server");
+    let relay = relay(&a, ("--socket", &socket), "--listen 10.96.0.1:7000 --to 127.0.0.1:7001 --count 13");
+    let connect = || b.within(|| TcpStream::connect(address(A, 7_000))).expect("to connect");
+    for _ in 0..12 {
+        let stream = connect();
+        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("a reset at the end");
+    }
+    let client = connect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The relay may have connected for some that were reset then.
+            while let Ok((program, _)) = server.accept() {
+                let mut first = [0; 1];
+                if program.peek(&mut first).is_ok_and(|bytes| bytes == 1) {
+                    return exchange(&program, 1, 20_000);
+                }
+            }
+        });
+        exchange(&client, 0, 20_000);
+    });
+    let ended = relay.ended();
+    let (whole, reset): (Vec<_>, Vec<_>) = ended.iter().partition(|one| one["error"].is_null());
+    assert_eq!((whole.len(), reset.len()), (1, 12), "{ended:?}");
+    assert_eq!(whole[0]["in_bytes"], 20_000);
+    assert!(reset.iter().all(|one| one["error"] == "the peer reset the connection"), "{reset:?}");
+    drop(daemon);
+    std::fs::remove_dir_all(file.parent().expect("a folder")).expect("removed");
+}
+
 #[test]
 fn connections_from_the_wire_reach_a_program() {
     if !privileged() {
