@@ -318,13 +318,19 @@ impl SharedConnection {
             Waiter::NoReceiver => false,
         };
         if let (false, Some(channel)) = (delivered, opened) {
-            self.forget(channel);
             if is_tcp {
-                // No program has seen it: its peer must not take it for one that was served and closed.
-                self.send_unanswered(Request::ResetTcp { channel });
+                return self.refuse_tcp(channel);
             }
+            self.forget(channel);
             self.send_unanswered(Request::Close { channel });
         }
+    }
+
+    /// Resets a TCP connection that no program has seen: its peer must not take it for one that was served and closed.
+    pub(crate) fn refuse_tcp(&self, channel: ChannelId) {
+        self.forget(channel);
+        self.send_unanswered(Request::ResetTcp { channel });
+        self.send_unanswered(Request::Close { channel });
     }
 
     fn push(&self, push: Push, jobs: &Sender<Push>) {

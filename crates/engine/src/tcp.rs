@@ -77,7 +77,7 @@ pub struct TcpStatus {
 }
 
 /// Bounds of the handlers of a connection, for segments within its class's budget. `None` before admission has decided, for best
-/// effort, and after a demotion.
+/// effort, after a demotion, and where only late segments can come: the handlers are given back then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpBounds {
     /// From a segment's arrival at the driver until the program has what it brings.

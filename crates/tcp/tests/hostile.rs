@@ -184,6 +184,26 @@ fn segments_outside_of_the_window_stop_no_stream() {
     }
 }
 
+/// A late duplicate is answered, although its acknowledgement is old, too: the answer to the first one may have been lost.
+#[test]
+fn a_late_duplicate_is_answered() {
+    let mut network = Network::new(3, Faults::default());
+    let ids = network.open(false, &Config { has_timestamps: false, ..Config::default() });
+    assert_eq!(network.at(0, ids[0]).send(&[7; 1_000]), Ok(1_000));
+    assert_eq!(network.at(1, ids[1]).send(&[8; 10]), Ok(10));
+    network.run(Nanos::from_secs(2), |_| false);
+    assert_eq!(network.at(0, ids[0]).unacknowledged_bytes(), 0);
+    let next = peek(&mut network, 0, ids[1]);
+    let old = Segment {
+        seq: next.seq.wrapping_sub(10),
+        ack: next.ack.map(|ack| ack.wrapping_sub(500)),
+        flags: Flags::default(),
+        ..next
+    };
+    let answer = inject_with(&mut network, 0, &old, &[8; 10]).expect("an answer");
+    assert_eq!(answer.ack, Some(next.seq));
+}
+
 /// In every state, with every field near its expected value and far from it: no panic, and no endless loop.
 #[test]
 fn no_segment_panics() {

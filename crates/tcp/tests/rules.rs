@@ -491,10 +491,9 @@ fn a_fin_behind_old_data_ends_the_stream() {
         let whole = b"abcdef";
         let mut last = None;
         for (at, fin) in orders {
-            let from = if fin && at == 0 { 0 } else { at };
-            let payload = if fin { &whole[from..] } else { &whole[from..from + 3] };
+            let payload = if fin { &whole[at..] } else { &whole[at..at + 3] };
             let flags = Flags { fin, ..Flags::default() };
-            let segment = Segment { seq: next.wrapping_add(from as u32), flags, ..base };
+            let segment = Segment { seq: next.wrapping_add(at as u32), flags, ..base };
             network.give(0, &segment, payload);
             last = Some(segment);
         }

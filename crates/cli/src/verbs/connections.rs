@@ -2,7 +2,7 @@
 
 use clap::Args;
 use punctual::rtu::Class as RtuClass;
-use punctual::tcp::{ConnectionStatus, ListenerStatus, State};
+use punctual::tcp::{ConnectionStatus, ListenerStatus};
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
@@ -98,9 +98,6 @@ fn class(class: RtuClass) -> String {
 
 /// How far the promise reaches: nowhere, this host alone, or the path as well, with its bound in each direction.
 fn promise(connection: &ConnectionStatus) -> String {
-    if connection.state == State::TimeWait {
-        return "none".into();
-    }
     let bounds = connection.bound_in.zip(connection.bound_out);
     let host = bounds.map_or_else(|| "none".into(), |(input, output)| format!("host {input}/{output}"));
     match connection.path.map(|path| path.sending.zip(path.receiving)) {

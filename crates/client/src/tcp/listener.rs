@@ -140,18 +140,14 @@ impl TcpListener {
             Err(RecvTimeoutError::Disconnected) => Err(shared.over().unwrap_or(Error::Disconnected).into()),
         }
     }
-}
 
-impl TcpListener {
     /// Resets the connection that has come for a call which nobody waits for any more.
     fn refuse_next(&self, call: &mut Option<AcceptCall>) {
         let shared = &self.connection.shared;
-        // The answer that is not there yet closes its connection when it comes.
+        // The answer that is not there yet resets its connection when it comes.
         let Some((_, answer)) = call.take().filter(|(id, _)| !shared.abandon(*id)) else { return };
         if let Ok((Ok(Answer::TcpConnected { channel, .. }), _)) = answer.recv() {
-            shared.forget(channel);
-            shared.send_unanswered(Request::ResetTcp { channel });
-            shared.send_unanswered(Request::Close { channel });
+            shared.refuse_tcp(channel);
         }
     }
 }

@@ -51,9 +51,6 @@ impl Known {
     }
 }
 
-/// How long the reason of an end may lag behind the end of the stream.
-pub(super) const REASON_WITHIN: Duration = Duration::from_millis(250);
-
 impl Side {
     /// The program has used its rings. At a daemon the doorbell does this.
     #[cfg_attr(not(feature = "embedded"), expect(unused_variables, reason = "only an engine is told"))]

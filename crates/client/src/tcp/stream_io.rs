@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use punctual_ipc::ring::outgoing::PushError;
 
 use super::Ended;
-use super::side::{Known, REASON_WITHIN};
+use super::side::Known;
 use super::stream::{TcpStream, error_of, gone};
 
 /// How soon to look again for the reason of an end.
@@ -17,7 +17,8 @@ pub(super) const REASON_PAUSE: Duration = Duration::from_millis(1);
 /// How long a call that must not wait is given to learn it: a daemon that runs answers within that, and a later answer makes no edge for
 /// `epoll`.
 const REASON_PATIENCE: Duration = Duration::from_millis(10);
-
+/// How long a write that may wait does so for the reason why its ring is closed.
+const REASON_WITHIN: Duration = Duration::from_millis(250);
 /// Answers that a connection is over, after which the news of the reason does not come any more: a daemon that answers runs, and tells the
 /// news within a turn or two.
 const OVER_ANSWERS: u32 = 32;

@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant as Time;
 
 use punctual_engine::tcp::{
-    Accepted, Ended, Flow, Rings, Segments, TcpConfig, TcpConnect, TcpEvent, TcpId, TcpLimits, TcpListen,
-    TcpParts, TcpRefusal, TcpState, TcpTerms, TcpTimeWait,
+    Accepted, Ended, Flow, Rings, Segments, TcpBounds, TcpConfig, TcpConnect, TcpEvent, TcpId, TcpLimits,
+    TcpListen, TcpParts, TcpRefusal, TcpState, TcpStatus, TcpTerms, TcpTimeWait,
 };
 use punctual_engine::{Engine, EngineConfig, EngineHandle};
 use punctual_link::kernel::{HopRoute, HopState, PortHold};
@@ -624,8 +624,10 @@ fn a_closed_connection_holds_no_admission() {
             drop(kernels);
             program.expect("time-wait", |event| matches!(event, TcpEvent::TimeWait(_)));
             all_is_given_back(&handle);
-            let status = handle.tcp_status(id).expect("it runs").expect("it is not over").connection;
+            let TcpStatus { connection: status, bounds } =
+                handle.tcp_status(id).expect("it runs").expect("it is not over");
             assert_eq!((status.state, status.ended), (TcpState::TimeWait, None));
+            assert_eq!(bounds, TcpBounds::default(), "nothing is promised");
             last = Some((id, program));
         }
         let (id, program) = last.expect("a connection");

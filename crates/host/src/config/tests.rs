@@ -434,6 +434,22 @@ fn what_is_known_of_kernel_traffic_decides_whether_a_link_is_degraded() {
 }
 
 #[test]
+fn tcp_connections_need_a_mode_that_shows_each_segment() {
+    let link = |keys: &str| {
+        let text =
+            format!("driver = \"xdp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"\n{keys}");
+        read(&small("", &text, "")).map(drop)
+    };
+    for mode in ["auto", "native", "generic"] {
+        assert_eq!(link(&format!("xdp_mode = \"{mode}\"")), Ok(()), "{mode}");
+        let with_flows = link(&format!("xdp_mode = \"{mode}\"\nflows_max = 1"));
+        assert_eq!(with_flows.is_err(), mode == "generic", "{mode}");
+    }
+    let error = link("xdp_mode = \"generic\"\nflows_max = 1").expect_err("merged segments");
+    assert!(error.contains("xdp_mode = \"native\"") && error.lines().count() == 1, "{error}");
+}
+
+#[test]
 fn behind_a_shaper_an_urgent_packet_waits_for_two_bursts_and_a_timer() {
     let udp = "driver = \"udp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\nkernel_traffic = \"shaped\"\nrate_error = \"0%\"";
     let config = read(&small("", udp, "")).expect("a link");

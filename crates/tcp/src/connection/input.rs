@@ -11,7 +11,7 @@ use crate::guard::{Changes, Guard, Place, Verdict, is_old};
 use crate::handshake::{Opening, shift_of};
 use crate::machine::MachineState;
 use crate::secrets::Secrets;
-use crate::sequence::before;
+use crate::sequence::{before, later};
 use crate::wire::{self, Malformed, Segment, bare};
 
 impl Connection {
@@ -162,7 +162,9 @@ impl Connection {
                 Received::Processed
             }
             Verdict::Outside => {
-                self.deliver(now, segment, packet, Changes::default(), reply);
+                // An old acknowledgement would leave it without an answer.
+                let ack = segment.ack.map(|ack| later(ack, place.una));
+                self.deliver(now, segment, packet, Changes { ack, ..Changes::default() }, reply);
                 if is_old(segment, place) {
                     self.renumber(reply);
                 }

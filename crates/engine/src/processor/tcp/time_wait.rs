@@ -13,7 +13,7 @@ use punctual_tcp::endsystem::{Late, Reset, Rings, Segments};
 use super::{Phase, Processor, Role, Tcp};
 use crate::command::Answer;
 use crate::memory::HostMemory;
-use crate::tcp::{EndedConnection, TcpEvent, TcpRefusal, TcpTimeWait};
+use crate::tcp::{EndedConnection, TcpBounds, TcpEvent, TcpRefusal, TcpTimeWait};
 
 /// Connections that are looked at for one in TIME-WAIT: bounds the work.
 const LOOKED_AT_MAX: usize = 32;
@@ -95,6 +95,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let Some(tcp) = &mut self.programs.tcp else { return };
         let Some(place) = tcp.places.get_mut(&index) else { return };
         place.phase = Phase::TimeWait { rests: false };
+        place.bounds = TcpBounds::default();
         for handler in [place.input, place.output] {
             tcp.roles.remove(&handler);
             self.node.remove_handler(handler, at);
